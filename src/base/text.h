@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing and reading text: what every noun's print and parse is built from.
+#pragma once
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+// Joins the printed forms of its arguments.
+template <typename... Args>
+std::string cat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+
+std::string join(
+    const std::vector<std::string>& parts,
+    std::string_view separator);
+
+std::vector<std::string> split(std::string_view text, char separator);
+
+// The shortest text that reads back as the same double; always has '.', 'e',
+// "inf" or "nan", so that it can be told from an integer.
+std::string print_double(double value);
+
+// Double-quoted, with \" \\ \n \t and \xNN escapes.
+std::string quote(std::string_view text);
+
+// "1,234,567"
+std::string with_commas(int64_t value);
+
+// "1.50 GiB", "512 B": for people; data files carry plain numbers.
+std::string human_bytes(double bytes);
+
+// "3.14 T", "12.0 G": a count with an SI prefix, for people.
+std::string human_count(double count);
+
+// Hexadecimal of raw bytes, and back. from_hex throws UserError on bad digits.
+std::string to_hex(std::string_view bytes);
+std::string from_hex(std::string_view text);
+
+// Reads the whole file, or throws UserError naming it and the reason.
+std::string read_file(const std::string& path);
+
+// Writes beside the file and renames, so that a reader never sees half of it.
+// Throws UserError naming the path and the reason.
+void write_file(const std::string& path, std::string_view content);
+
+// A cursor over a text with line and column, for hand-written recursive-descent
+// parsers. All take_* and expect_* skip spaces, newlines and `// comments`
+// first, except where a name says otherwise. Errors are UserError:
+// "FILE:LINE:COLUMN: expected X, found Y".
+class Scanner {
+ public:
+  // `source` names the text in messages (a path, or "<text>").
+  Scanner(std::string_view text, std::string source);
+
+  bool at_end();
+  // The next character after spaces, or '\0' at the end.
+  char peek();
+  // True when the next characters are `token` (nothing is consumed).
+  bool looking_at(std::string_view token);
+  // Consumes `token` if it is next.
+  bool take(std::string_view token);
+  void expect(std::string_view token);
+
+  // [A-Za-z_][A-Za-z0-9_]*
+  std::string expect_word();
+  // A run of characters for which `accepts` holds; at least one.
+  std::string expect_run(bool (*accepts)(char), std::string_view what);
+  int64_t expect_int();
+  // A number; sets `is_integer` when it has neither '.', 'e' nor a word form.
+  double expect_number(bool* is_integer, int64_t* integer);
+  std::string expect_string();
+  // The rest of the line, without its end and without a trailing comment.
+  std::string take_line();
+
+  // The position of the next token, as "FILE:LINE:COLUMN".
+  std::string where();
+  [[noreturn]] void fail(const std::string& message);
+
+ private:
+  void skip_space();
+
+  std::string_view text_;
+  std::string source_;
+  size_t position_ = 0;
+};
+
+}  // namespace weft

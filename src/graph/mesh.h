@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vocabulary, the same in C++, Python, CLI, JSON and docs: axis = of the mesh;
+// dim = of a tensor; rank = a process; stage = of a pipeline; step = one
+// optimizer step; micro-batch, slice = splits over time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct Axis {
+  std::string name;
+  int64_t size = 1;
+
+  bool operator==(const Axis&) const = default;
+};
+
+// Ranks arranged on named axes, the last axis varying fastest:
+// `mesh <data=2, tensor=4>` is 8 ranks.
+struct Mesh {
+  std::vector<Axis> axes;
+
+  bool operator==(const Mesh&) const = default;
+};
+
+int64_t rank_count(const Mesh& mesh);
+// Index into `axes`, or -1.
+int find_axis(const Mesh& mesh, const std::string& name);
+// The coordinate of a rank on every axis.
+std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank);
+
+std::string print(const Mesh& mesh);
+Mesh parse_mesh(const std::string& text);
+// Axis names unique and well-formed, sizes positive. Throws UserError.
+void verify(const Mesh& mesh);
+
+}  // namespace weft

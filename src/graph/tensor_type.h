@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/dtype.h"
+
+namespace weft {
+
+using Dims = std::vector<int64_t>;
+
+// The type of a value: `f32[8, 128, 768]`, and `f32[8, 16]{1, 8}` when its
+// strides (in elements) are not the row-major ones.
+struct TensorType {
+  DType dtype = DType::F32;
+  Dims sizes;
+  // Empty means row-major. Never holds the row-major strides themselves, so
+  // that equal types compare equal.
+  Dims strides;
+
+  bool operator==(const TensorType&) const = default;
+};
+
+// Drops `strides` when they are the row-major ones (dims of size 1 and empty
+// tensors do not count).
+TensorType make_type(DType dtype, Dims sizes, Dims strides = {});
+
+Dims row_major_strides(const Dims& sizes);
+// The strides, written out even when row-major.
+Dims strides_of(const TensorType& type);
+
+int64_t element_count(const TensorType& type);
+
+// Bytes from the first to the last element that the strides reach: what a
+// fresh storage for this type takes. Expanded dims (stride 0) count once.
+int64_t storage_bytes(const TensorType& type);
+
+std::string print(const TensorType& type);
+// Parses exactly one type; throws UserError.
+TensorType parse_type(const std::string& text);
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that Weft knows about one operator. A stage that needs a fact about an
+// op asks here; no other folder keeps a table keyed by op name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "ops/rule.h"
+
+namespace weft {
+
+// One contiguous piece of a factor: what a rank holds of it.
+struct Piece {
+  int64_t start = 0;
+  int64_t size = 0;
+  // Of the whole factor.
+  int64_t whole = 0;
+};
+
+using RuleFunction = std::function<Rule(const Function&, const Node&)>;
+using CountFunction = std::function<int64_t(const Function&, const Node&)>;
+// The result types from the arguments alone (the node has no results yet).
+using TypesFunction =
+    std::function<std::vector<TensorType>(const Function&, const Node&)>;
+// Rewrites sizes, offsets and counts in the node's arguments for one rank's
+// pieces (one a factor of the rule, in order).
+using LocalizeFunction = std::function<
+    void(const Function&, Node&, const std::vector<Piece>& pieces)>;
+
+enum class OpKind : uint8_t {
+  Compute,  // makes new storage for its results
+  View,     // results lie in the storage of operand 0; costs nothing
+  Random,   // compute that draws random numbers (takes the `rng` option)
+  // Results have shapes that depend on data: cannot be captured.
+  DataDependent,
+};
+
+struct OpDef {
+  // "aten.mm", "aten.sum.dim_IntList", "weft.adamw".
+  std::string_view name;
+
+  // How dims line up (see rule.h), as a text; or `rule_of` where it depends on
+  // the arguments. Neither: whole on every rank.
+  std::string_view rule = "";
+  RuleFunction rule_of = nullptr;
+
+  OpKind kind = OpKind::Compute;
+
+  // Floating point operations as torch.utils.flop_counter counts them (a
+  // multiply-add is two) for the ops that it counts; for the others, operations
+  // an element of the largest operand or result. Null: one an element for
+  // Compute, zero for View.
+  CountFunction flops = nullptr;
+
+  // Bytes that the CPU kernel allocates besides its results and gives back
+  // before it returns. Null: none.
+  CountFunction scratch_bytes = nullptr;
+
+  // The result types. Null where PyTorch has a meta kernel in C++ and the rule
+  // does not give them. Capture uses this instead of PyTorch's meta kernel
+  // where it is set.
+  TypesFunction types = nullptr;
+
+  // Index of the argument that states the sizes of result 0 (view, expand,
+  // full, rand...), or -1: a split rewrites it with the local sizes.
+  int sizes_arg = -1;
+  // For what else a split changes in the arguments (arange, tril, narrow...).
+  LocalizeFunction localize = nullptr;
+
+  // Position among the operands of the index that looks up the `?` factor.
+  int lookup_operand = -1;
+
+  // The backward op(s) that autograd calls for it, for docs/ops.md; empty when
+  // its gradient is made of other ops.
+  std::string_view backward = "";
+
+  // Calls in graph syntax with types in place of values, used by the rule
+  // proof and the docs: "(f32[8, 4], f32[4, 12])". Sizes divisible by 4 make
+  // every split testable.
+  std::vector<std::string_view> examples = {};
+};
+
+// Every entry, in the order of registration: family by family.
+const std::vector<OpDef>& all_ops();
+
+// nullptr for an op without an entry.
+const OpDef* find_op(std::string_view name);
+
+// The following work for ops with and without an entry.
+Rule rule_of(const Function& function, const Node& node);
+int64_t flops_of(const Function& function, const Node& node);
+int64_t scratch_bytes_of(const Function& function, const Node& node);
+bool is_view(const Node& node);
+bool is_random(const Node& node);
+
+}  // namespace weft
