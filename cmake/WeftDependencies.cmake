@@ -1,0 +1,29 @@
+# What Weft builds upon. Header-only libraries are found by the compiler itself;
+# tools/setup.sh has made sure that they are there.
+
+find_package(Threads REQUIRED)
+find_package(nlohmann_json REQUIRED)
+if(WEFT_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+if(WEFT_TORCH)
+  # The Python that torch belongs to: the one that called us (a wheel being
+  # built names it), or the clone's own environment.
+  if(NOT Python_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+    set(Python_EXECUTABLE ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+  endif()
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+  find_package(WeftTorch REQUIRED)
+
+  # From the root of an environment to its packages. Programs find torch's
+  # libraries by it, whatever the environment is called and wherever it lies.
+  execute_process(
+    COMMAND
+      ${Python_EXECUTABLE} -c
+      "import sysconfig; print(sysconfig.get_path('platlib', vars={'base': '', 'platbase': ''}).lstrip('/'))"
+    OUTPUT_VARIABLE WEFT_SITE_PACKAGES
+    OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY
+  )
+endif()
