@@ -37,8 +37,18 @@ enum class OpKind : uint8_t {
   Compute,  // makes new storage for its results
   View,     // results lie in the storage of operand 0; costs nothing
   Random,   // compute that draws random numbers (takes the `rng` option)
+  Empty,    // makes storage and leaves its elements unset
   // Results have shapes that depend on data: cannot be captured.
   DataDependent,
+};
+
+// In which operands an op is linear: given a partial sum there, it gives a
+// partial sum, and the reduction can wait.
+enum class Linear : uint8_t {
+  No,
+  First,  // in operand 0, the others whole: most backward ops
+  Each,   // in any one operand, the others whole: mul, mm
+  All,    // in all operands together: add, cat; every view
 };
 
 struct OpDef {
@@ -51,6 +61,9 @@ struct OpDef {
   RuleFunction rule_of = nullptr;
 
   OpKind kind = OpKind::Compute;
+
+  // Views are Linear::All without saying so.
+  Linear linear = Linear::No;
 
   // Floating point operations as torch.utils.flop_counter counts them (a
   // multiply-add is two) for the ops that it counts; for the others, operations
@@ -70,7 +83,8 @@ struct OpDef {
   // Index of the argument that states the sizes of result 0 (view, expand,
   // full, rand...), or -1: a split rewrites it with the local sizes.
   int sizes_arg = -1;
-  // For what else a split changes in the arguments (arange, tril, narrow...).
+  // For what else a split changes (arange, tril, narrow...). Runs after
+  // sizes_arg; may also drop an optional operand or change the overload.
   LocalizeFunction localize = nullptr;
 
   // Position among the operands of the index that looks up the `?` factor.
@@ -82,7 +96,8 @@ struct OpDef {
 
   // Calls in graph syntax with types in place of values, used by the rule
   // proof and the docs: "(f32[8, 4], f32[4, 12])". Sizes divisible by 4 make
-  // every split testable.
+  // every split testable. `i64[8]<10` draws integers below 10 (below 4 when it
+  // does not say; those of the lookup operand below the size of its factor).
   std::vector<std::string_view> examples = {};
 };
 
@@ -98,5 +113,6 @@ int64_t flops_of(const Function& function, const Node& node);
 int64_t scratch_bytes_of(const Function& function, const Node& node);
 bool is_view(const Node& node);
 bool is_random(const Node& node);
+Linear linear_of(const Node& node);
 
 }  // namespace weft

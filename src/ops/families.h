@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of the op table, one source file each. A new family is one file,
+// one line here and one line in op_table.cpp.
+#pragma once
+
+#include <vector>
+
+#include "ops/op_def.h"
+
+namespace weft {
+
+using OpTable = std::vector<OpDef>;
+
+void add_matmul_ops(OpTable& ops);
+void add_pointwise_ops(OpTable& ops);
+void add_activation_ops(OpTable& ops);
+void add_reduction_ops(OpTable& ops);
+void add_view_ops(OpTable& ops);
+void add_view_backward_ops(OpTable& ops);
+void add_join_ops(OpTable& ops);
+void add_creation_ops(OpTable& ops);
+void add_random_ops(OpTable& ops);
+void add_convolution_ops(OpTable& ops);
+void add_pooling_ops(OpTable& ops);
+void add_upsample_ops(OpTable& ops);
+void add_norm_ops(OpTable& ops);
+void add_softmax_ops(OpTable& ops);
+void add_loss_ops(OpTable& ops);
+void add_embedding_ops(OpTable& ops);
+void add_index_ops(OpTable& ops);
+void add_sort_ops(OpTable& ops);
+void add_attention_ops(OpTable& ops);
+void add_recurrent_ops(OpTable& ops);
+void add_optimizer_ops(OpTable& ops);
+
+}  // namespace weft
