@@ -61,7 +61,8 @@ void set_arg(Node& node, size_t position, Arg value);
 void fill_args(Node& node, const Arg::List& defaults);
 void set_option(Node& node, std::string_view name, Arg value);
 
-// "d0 d1 d2": the text of `count` dims, each a factor of its own.
+// "d0 d1 d2": the rule text of `count` dims, each a factor of its own; "()" for
+// none.
 std::string dim_names(size_t count, std::string_view prefix = "d");
 
 }  // namespace weft

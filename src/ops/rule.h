@@ -14,7 +14,8 @@
 //   f=4                 its size, where operands and results do not give it
 //   (a b)               one dim made of two factors, the first the slower one
 //   ...                 any dims, one place a term: dims are aligned at the
-//                       last one and broadcast against each other
+//                       last one and broadcast against each other; their
+//                       factors are called dim0, dim1, ...
 //   1                   a dim of size 1: nothing to split
 //   ()                  a tensor without dims
 //   _                   an operand or result that takes no part (the same
