@@ -10,10 +10,10 @@
 // An expected "no" is neither: return std::optional or a value with a reason.
 #pragma once
 
+#include "base/text.h"
+
 #include <stdexcept>
 #include <string>
-
-#include "base/text.h"
 
 namespace weft {
 
@@ -29,29 +29,27 @@ class InternalError : public std::logic_error {
 
 // Throws InternalError: "src/graph/graph.cpp:12: message".
 [[noreturn]] void fail_internal(
-    const char* file,
-    int line,
-    const std::string& message);
+    const char* file, int line, const std::string& message);
 
 }  // namespace weft
 
 // Our own invariant. Always on. Values after the condition are joined into the
 // message: WEFT_CHECK(a == b, "sizes differ: ", a, " and ", b).
-#define WEFT_CHECK(condition, ...)                            \
-  do {                                                        \
-    if (!(condition)) {                                       \
-      ::weft::fail_internal(                                  \
-          __FILE__,                                           \
-          __LINE__,                                           \
-          ::weft::cat("check failed: " #condition             \
-                      ". " __VA_OPT__(, ) __VA_ARGS__));      \
-    }                                                         \
+#define WEFT_CHECK(condition, ...)                                    \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      ::weft::fail_internal(                                          \
+          __FILE__,                                                   \
+          __LINE__,                                                   \
+          ::weft::cat("check failed: " #condition ". " __VA_OPT__(, ) \
+                          __VA_ARGS__));                              \
+    }                                                                 \
   } while (false)
 
 // The user's side of a contract: throws UserError with the joined message.
-#define WEFT_CHECK_USER(condition, ...)                 \
-  do {                                                  \
-    if (!(condition)) {                                 \
+#define WEFT_CHECK_USER(condition, ...)                  \
+  do {                                                   \
+    if (!(condition)) {                                  \
       throw ::weft::UserError(::weft::cat(__VA_ARGS__)); \
-    }                                                   \
+    }                                                    \
   } while (false)

@@ -19,10 +19,12 @@ std::string cat(const Args&... args) {
 }
 
 std::string join(
-    const std::vector<std::string>& parts,
-    std::string_view separator);
+    const std::vector<std::string>& parts, std::string_view separator);
 
 std::vector<std::string> split(std::string_view text, char separator);
+
+// True for [A-Za-z_][A-Za-z0-9_]*.
+bool is_word(std::string_view text);
 
 // The shortest text that reads back as the same double; always has '.', 'e',
 // "inf" or "nan", so that it can be told from an integer.
@@ -63,7 +65,8 @@ class Scanner {
   bool at_end();
   // The next character after spaces, or '\0' at the end.
   char peek();
-  // True when the next characters are `token` (nothing is consumed).
+  // True when the next characters are `token` (nothing is consumed). A token
+  // that ends like a word must be the whole word: "in" is not next in "input".
   bool looking_at(std::string_view token);
   // Consumes `token` if it is next.
   bool take(std::string_view token);
@@ -83,9 +86,15 @@ class Scanner {
   // The position of the next token, as "FILE:LINE:COLUMN".
   std::string where();
   [[noreturn]] void fail(const std::string& message);
+  // Remembers the next token, for a message about it after it was consumed.
+  size_t mark();
+  [[noreturn]] void fail_at(size_t mark, const std::string& message);
+  // "expected WHAT, found Y", where Y is the next token.
+  [[noreturn]] void fail_expected(std::string_view what);
 
  private:
   void skip_space();
+  std::string where_is(size_t position) const;
 
   std::string_view text_;
   std::string source_;

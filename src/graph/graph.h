@@ -25,6 +25,8 @@
 //   }
 #pragma once
 
+#include "graph/tensor_type.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,8 +34,6 @@
 #include <unordered_map>
 #include <variant>
 #include <vector>
-
-#include "graph/tensor_type.h"
 
 namespace weft {
 
@@ -62,7 +62,16 @@ struct Symbol {
 // step.
 struct Arg {
   using List = std::vector<Arg>;
-  std::variant<None, ValueId, int64_t, double, bool, DType, Symbol, std::string, List>
+  std::variant<
+      None,
+      ValueId,
+      int64_t,
+      double,
+      bool,
+      DType,
+      Symbol,
+      std::string,
+      List>
       data;
 
   bool operator==(const Arg&) const = default;
@@ -168,6 +177,9 @@ struct Function {
   std::string name;
   std::vector<Input> inputs;
   std::vector<Node> nodes;
+  // In the order of the text: the inputs, then the results of every node. While
+  // a function is being built or rewritten the order is free; `renumber` puts
+  // it right.
   std::vector<Value> values;
   std::vector<Output> outputs;
 
@@ -257,6 +269,15 @@ const Arg* find_option(const Node& node, std::string_view name);
 // For every value, the nodes that read it, in order.
 std::vector<std::vector<NodeId>> users(const Function& function);
 
+// Replaces every operand by `new_ids[operand]`.
+void replace_operands(Node& node, const std::vector<ValueId>& new_ids);
+
+// Puts the values in the order that Function::values asks for, drops those that
+// are neither an input nor a result, and links values to their nodes. Takes
+// Function::inputs, nodes and their results as they are, so a pass may add,
+// drop and reorder nodes first.
+void renumber(Function& function);
+
 // Hands out names that are new in one function: "path/op", "path/op.1", ...
 class NameTable {
  public:
@@ -266,6 +287,14 @@ class NameTable {
   std::unordered_map<std::string, int64_t> used_;
 };
 
+// True for one or more of A-Z a-z 0-9 _ . / : - that do not begin with '/':
+// the names of values, constants, functions and graphs.
+bool is_value_name(std::string_view text);
+// The characters of such a name, and of an operator's name.
+bool is_name_char(char c);
+bool is_op_char(char c);
+
+// parse_graph(print(graph)) == graph for every graph that verifies.
 std::string print(const Graph& graph);
 std::string print(const Function& function);
 // One line, without its newline.
@@ -275,9 +304,10 @@ std::string print(const Function& function, const Node& node);
 Graph parse_graph(std::string_view text, const std::string& source);
 
 // Throws UserError naming the function, the value and the rule that is broken:
-// names unique and well-formed, every operand defined before use, results
-// linked to their node, constants have the bytes of their type, releases name
-// defined values and each storage once, outputs exist, keys unique.
+// names unique and well-formed, every operand defined before use, values in
+// order and linked to their node, constants have the bytes of their type,
+// releases name defined values and each storage once (as far as `overwrites`
+// tells), outputs exist, keys unique.
 void verify(const Graph& graph);
 
 }  // namespace weft

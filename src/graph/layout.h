@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "graph/mesh.h"
 #include "graph/tensor_type.h"
+
+#include <string>
+#include <vector>
 
 namespace weft {
 
@@ -23,7 +23,10 @@ struct Layout {
 Layout replicated(int ndim);
 
 std::string print(const Layout& layout);
+// Parses exactly one layout; throws UserError.
 Layout parse_layout(const std::string& text);
+// Parses a layout that stands inside a larger text.
+Layout parse_layout(Scanner& scanner);
 
 // Axes exist, none is used twice, as many dims as the type. Throws UserError.
 void verify(const Layout& layout, const TensorType& type, const Mesh& mesh);

@@ -10,6 +10,8 @@
 
 namespace weft {
 
+class Scanner;
+
 struct Axis {
   std::string name;
   int64_t size = 1;
@@ -18,7 +20,7 @@ struct Axis {
 };
 
 // Ranks arranged on named axes, the last axis varying fastest:
-// `mesh <data=2, tensor=4>` is 8 ranks.
+// `<data=2, tensor=4>` is 8 ranks.
 struct Mesh {
   std::vector<Axis> axes;
 
@@ -32,7 +34,10 @@ int find_axis(const Mesh& mesh, const std::string& name);
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank);
 
 std::string print(const Mesh& mesh);
+// Parses exactly one mesh; throws UserError.
 Mesh parse_mesh(const std::string& text);
+// Parses a mesh that stands inside a larger text.
+Mesh parse_mesh(Scanner& scanner);
 // Axis names unique and well-formed, sizes positive. Throws UserError.
 void verify(const Mesh& mesh);
 

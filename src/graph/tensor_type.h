@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "graph/dtype.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "graph/dtype.h"
-
 namespace weft {
+
+class Scanner;
 
 using Dims = std::vector<int64_t>;
 
@@ -40,5 +42,7 @@ int64_t storage_bytes(const TensorType& type);
 std::string print(const TensorType& type);
 // Parses exactly one type; throws UserError.
 TensorType parse_type(const std::string& text);
+// Parses a type that stands inside a larger text.
+TensorType parse_type(Scanner& scanner);
 
 }  // namespace weft

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/mesh.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+#include <unordered_set>
+
+namespace weft {
+
+int64_t rank_count(const Mesh& mesh) {
+  int64_t count = 1;
+  for (const Axis& axis : mesh.axes) {
+    WEFT_CHECK(
+        !__builtin_mul_overflow(count, axis.size, &count),
+        "too many ranks for 64 bits");
+  }
+  return count;
+}
+
+int find_axis(const Mesh& mesh, const std::string& name) {
+  for (size_t i = 0; i < mesh.axes.size(); ++i) {
+    if (mesh.axes[i].name == name) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank) {
+  WEFT_CHECK(
+      rank >= 0 && rank < rank_count(mesh),
+      "rank ",
+      rank,
+      " is not on the mesh ",
+      print(mesh));
+  std::vector<int64_t> out(mesh.axes.size());
+  for (size_t i = mesh.axes.size(); i-- > 0;) {
+    out[i] = rank % mesh.axes[i].size;
+    rank /= mesh.axes[i].size;
+  }
+  return out;
+}
+
+std::string print(const Mesh& mesh) {
+  std::vector<std::string> axes;
+  for (const Axis& axis : mesh.axes) {
+    axes.push_back(cat(axis.name, "=", axis.size));
+  }
+  return cat("<", join(axes, ", "), ">");
+}
+
+Mesh parse_mesh(Scanner& scanner) {
+  Mesh mesh;
+  scanner.expect("<");
+  if (scanner.take(">")) {
+    return mesh;
+  }
+  do {
+    Axis axis;
+    axis.name = scanner.expect_word();
+    scanner.expect("=");
+    axis.size = scanner.expect_int();
+    mesh.axes.push_back(axis);
+  } while (scanner.take(","));
+  scanner.expect(">");
+  return mesh;
+}
+
+Mesh parse_mesh(const std::string& text) {
+  Scanner scanner(text, "<mesh>");
+  Mesh mesh = parse_mesh(scanner);
+  if (!scanner.at_end()) {
+    scanner.fail_expected("the end of the mesh");
+  }
+  return mesh;
+}
+
+void verify(const Mesh& mesh) {
+  std::unordered_set<std::string> names;
+  int64_t count = 1;
+  for (const Axis& axis : mesh.axes) {
+    WEFT_CHECK_USER(
+        is_word(axis.name),
+        "[mesh] an axis name must be letters, digits and '_': ",
+        quote(axis.name));
+    WEFT_CHECK_USER(
+        names.insert(axis.name).second,
+        "[mesh] two axes have the name ",
+        axis.name);
+    WEFT_CHECK_USER(
+        axis.size > 0,
+        "[mesh] axis ",
+        axis.name,
+        " must have a positive size, has ",
+        axis.size);
+    WEFT_CHECK_USER(
+        !__builtin_mul_overflow(count, axis.size, &count),
+        "[mesh] more ranks than 64 bits can count");
+  }
+}
+
+}  // namespace weft

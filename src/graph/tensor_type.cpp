@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/tensor_type.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace weft {
+
+namespace {
+
+std::optional<int64_t> times(std::optional<int64_t> a, int64_t b) {
+  int64_t out = 0;
+  if (!a || __builtin_mul_overflow(*a, b, &out)) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+bool is_empty(const Dims& sizes) {
+  return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+}
+
+// Absent when 64 bits do not hold the count.
+std::optional<int64_t> count_elements(const Dims& sizes) {
+  if (is_empty(sizes)) {
+    return 0;
+  }
+  std::optional<int64_t> count = 1;
+  for (const int64_t size : sizes) {
+    count = times(count, size);
+  }
+  return count;
+}
+
+// Absent when 64 bits do not hold the bytes.
+std::optional<int64_t> count_storage_bytes(const TensorType& type) {
+  const int64_t bytes = element_bytes(type.dtype);
+  if (type.strides.empty() || is_empty(type.sizes)) {
+    return times(count_elements(type.sizes), bytes);
+  }
+  int64_t last = 0;
+  for (size_t dim = 0; dim < type.sizes.size(); ++dim) {
+    const auto reach = times(type.sizes[dim] - 1, type.strides[dim]);
+    if (!reach || __builtin_add_overflow(last, *reach, &last)) {
+      return std::nullopt;
+    }
+  }
+  int64_t count = 0;
+  if (__builtin_add_overflow(last, int64_t{1}, &count)) {
+    return std::nullopt;
+  }
+  return times(count, bytes);
+}
+
+bool is_row_major(const Dims& sizes, const Dims& strides) {
+  int64_t expected = 1;
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    if (sizes[dim] == 1) {
+      continue;
+    }
+    if (strides[dim] != expected) {
+      return false;
+    }
+    const auto next = times(expected, sizes[dim]);
+    if (!next) {
+      return false;
+    }
+    expected = *next;
+  }
+  return true;
+}
+
+void print_dims(const Dims& dims, char open, char close, std::string* out) {
+  *out += open;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i > 0) {
+      *out += ", ";
+    }
+    *out += std::to_string(dims[i]);
+  }
+  *out += close;
+}
+
+Dims parse_dims(
+    Scanner& scanner, std::string_view open, std::string_view close) {
+  Dims dims;
+  scanner.expect(open);
+  if (scanner.take(close)) {
+    return dims;
+  }
+  do {
+    const size_t at = scanner.mark();
+    const int64_t dim = scanner.expect_int();
+    if (dim < 0) {
+      scanner.fail_at(at, cat("a size or stride is negative: ", dim));
+    }
+    dims.push_back(dim);
+  } while (scanner.take(","));
+  scanner.expect(close);
+  return dims;
+}
+
+}  // namespace
+
+TensorType make_type(DType dtype, Dims sizes, Dims strides) {
+  WEFT_CHECK(
+      strides.empty() || strides.size() == sizes.size(),
+      "a type with ",
+      sizes.size(),
+      " sizes has ",
+      strides.size(),
+      " strides");
+  if (!strides.empty() && (is_empty(sizes) || is_row_major(sizes, strides))) {
+    strides.clear();
+  }
+  return {dtype, std::move(sizes), std::move(strides)};
+}
+
+Dims row_major_strides(const Dims& sizes) {
+  Dims strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    strides[dim] = stride;
+    const auto next = times(stride, std::max(sizes[dim], int64_t{1}));
+    WEFT_CHECK(next, "strides do not fit in 64 bits");
+    stride = *next;
+  }
+  return strides;
+}
+
+Dims strides_of(const TensorType& type) {
+  return type.strides.empty() ? row_major_strides(type.sizes) : type.strides;
+}
+
+int64_t element_count(const TensorType& type) {
+  const auto count = count_elements(type.sizes);
+  WEFT_CHECK(count, "too many elements for 64 bits: ", print(type));
+  return *count;
+}
+
+int64_t storage_bytes(const TensorType& type) {
+  const auto bytes = count_storage_bytes(type);
+  WEFT_CHECK(bytes, "too many bytes for 64 bits: ", print(type));
+  return *bytes;
+}
+
+std::string print(const TensorType& type) {
+  std::string out(name(type.dtype));
+  print_dims(type.sizes, '[', ']', &out);
+  if (!type.strides.empty()) {
+    print_dims(type.strides, '{', '}', &out);
+  }
+  return out;
+}
+
+TensorType parse_type(Scanner& scanner) {
+  const size_t start = scanner.mark();
+  const std::string word = scanner.expect_word();
+  const auto dtype = dtype_from_name(word);
+  if (!dtype) {
+    scanner.fail_at(
+        start, cat("expected a type such as f32[8, 16], found ", quote(word)));
+  }
+  Dims sizes = parse_dims(scanner, "[", "]");
+  Dims strides;
+  if (scanner.looking_at("{")) {
+    strides = parse_dims(scanner, "{", "}");
+    if (strides.size() != sizes.size()) {
+      scanner.fail_at(
+          start,
+          cat("a type with ",
+              sizes.size(),
+              " sizes has ",
+              strides.size(),
+              " strides"));
+    }
+  }
+  TensorType type = make_type(*dtype, std::move(sizes), std::move(strides));
+  // The product of sizes without zeros bounds every stride and count too.
+  Dims reach = type.sizes;
+  std::replace(reach.begin(), reach.end(), int64_t{0}, int64_t{1});
+  if (!times(count_elements(reach), element_bytes(type.dtype)) ||
+      !count_storage_bytes(type)) {
+    scanner.fail_at(start, "the type has more bytes than 64 bits can count");
+  }
+  return type;
+}
+
+TensorType parse_type(const std::string& text) {
+  Scanner scanner(text, "<type>");
+  TensorType type = parse_type(scanner);
+  if (!scanner.at_end()) {
+    scanner.fail_expected("the end of the type");
+  }
+  return type;
+}
+
+}  // namespace weft
