@@ -60,10 +60,7 @@ if(WeftTorch_FOUND AND NOT TARGET weft::torch)
       ${WeftTorch_INCLUDE_DIR}
       ${WeftTorch_INCLUDE_DIR}/torch/csrc/api/include
   )
-  target_compile_definitions(
-    weft_torch
-    INTERFACE USE_DISTRIBUTED USE_C10D_GLOO
-  )
+  target_compile_definitions(weft_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   target_link_libraries(
     weft_torch
     INTERFACE

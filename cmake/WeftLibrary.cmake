@@ -98,10 +98,7 @@ function(weft_library folder)
   weft_target(weft_${folder} USES ${arg_USES})
   target_sources(
     weft_${folder}
-    PUBLIC
-      FILE_SET HEADERS
-      BASE_DIRS ${CMAKE_SOURCE_DIR}/src
-      FILES ${headers}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${headers}
   )
   if(WEFT_TESTS AND tests)
     weft_gtest(${folder}_test SOURCES ${tests} USES ${folder} ${arg_USES})

@@ -3,8 +3,10 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-# Every library may end up in the Python extension.
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Every library may end up in the Python extension. As a flag and not by CMake's
+# property, which compiles programs with -fPIE: the torch folders' tests then
+# could not share the folders' precompiled header.
+add_compile_options(-fPIC)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # `all_verify_interface_header_sets` compiles every header by itself.
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)

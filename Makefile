@@ -1,0 +1,41 @@
+# Front door. Each target says what it does; the work is in tools/ and CMake.
+
+PYTHON_BIN := .venv/bin/python
+JOBS ?= $(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench format lint sanitize docs clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup:  ## Install what the build needs: system packages (as root) and .venv
+	@tools/setup.sh
+
+build: setup  ## Build and install into .venv: .venv/bin/weft and `import weft`
+	@JOBS=$(JOBS) tools/build.sh release
+
+demo: build  ## Show what Weft does, on a model each of two kinds
+	@tools/demo.sh
+
+test: setup  ## Build, then run every test and check; ends with the count
+	@JOBS=$(JOBS) $(PYTHON_BIN) tools/run_tests.py
+
+bench: build  ## Run the benchmarks and print their tables
+	@tools/bench.sh
+
+format: setup  ## Format C++, Python and CMake files in place
+	@$(PYTHON_BIN) tools/format.py
+
+lint: build  ## Layers, file sizes, headers alone, clang-tidy, ruff, spelling
+	@JOBS=$(JOBS) $(PYTHON_BIN) tools/lint.py
+
+sanitize: setup  ## Build what needs no torch with ASan and UBSan, and test it
+	@JOBS=$(JOBS) tools/build.sh sanitize
+	@ctest --preset sanitize
+
+docs: setup  ## Check the documentation: links, and the size of the map
+	@$(PYTHON_BIN) tools/check_docs.py
+
+clean:  ## Remove what was built (.venv stays)
+	@rm -rf build dist

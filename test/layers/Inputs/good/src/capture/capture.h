@@ -1,0 +1,3 @@
+#include <ATen/core/Tensor.h>
+
+#include "graph/graph.h"

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Fails when a file includes a folder that its own folder may not use.
+
+The allowed edges are the ```layers block of ARCHITECTURE.md. The build links
+the same edges, so this check also refuses a CMake file that links two of our
+libraries by hand. LibTorch counts as one folder, `torch`.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([A-Za-z0-9_]+)/')
+TORCH = {"torch", "ATen", "c10", "caffe2", "gloo", "pybind11"}
+HAND_MADE_EDGE = re.compile(r"target_link_libraries\s*\([^)]*\bweft_[a-z]+\b[^)]*\)")
+LIBRARY = re.compile(r"\bweft_([a-z]+)\b")
+
+
+def read_layers(text):
+    """The block as {folder: folders it may use}; `*` is every line above."""
+    block = re.search(r"```layers\n(.*?)```", text, re.S)
+    if not block:
+        raise SystemExit("ARCHITECTURE.md: no ```layers block")
+    layers = {}
+    for line in block[1].splitlines():
+        folder, _, uses = line.partition(":")
+        allowed = set(uses.split())
+        if "*" in allowed:
+            allowed = set(layers) | {"torch"}
+        for unknown in sorted(allowed - set(layers) - {"torch"}):
+            raise SystemExit(f"ARCHITECTURE.md: {folder} uses {unknown}, which no line above names")
+        layers[folder.strip()] = allowed
+    return layers
+
+
+def folder_of(name):
+    """src/graph/mesh.h is in `graph`; python/module.cpp is in `python`."""
+    return name.parts[1] if name.parts[0] == "src" else name.parts[0]
+
+
+def bad_includes(root, layers):
+    known = set(layers) | {"torch"}
+    files = [*root.glob("src/*/**/*.[hc]*"), *root.glob("python/**/*.[hc]*")]
+    for path in sorted(path for path in files if path.suffix in {".h", ".cpp"}):
+        name = path.relative_to(root)
+        folder = folder_of(name)
+        if folder not in layers:
+            yield f"{name}: folder {folder} is not in ARCHITECTURE.md"
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            used = "torch" if match[1] in TORCH else match[1]
+            if used in known and used not in layers[folder] | {folder}:
+                yield f"{name}:{number}: {folder} may not include {used}"
+
+
+def hand_made_edges(root, layers):
+    for path in sorted(root.glob("src/**/CMakeLists.txt")):
+        text = path.read_text()
+        for call in HAND_MADE_EDGE.finditer(text):
+            folders = [name for name in LIBRARY.findall(call[0]) if name in layers]
+            if len(folders) > 1:
+                number = text.count("\n", 0, call.start()) + 1
+                yield (
+                    f"{path.relative_to(root)}:{number}: {folders[0]} is linked to"
+                    f" {', '.join(folders[1:])} by hand; name the edge in ARCHITECTURE.md"
+                )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--root", type=pathlib.Path, default=here)
+    root = parser.parse_args().root.resolve()
+    layers = read_layers((root / "ARCHITECTURE.md").read_text())
+    errors = [*bad_includes(root, layers), *hand_made_edges(root, layers)]
+    print(*errors, sep="\n", end="\n" if errors else "")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
