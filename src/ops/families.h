@@ -24,6 +24,7 @@ void add_convolution_ops(OpTable& ops);
 void add_pooling_ops(OpTable& ops);
 void add_upsample_ops(OpTable& ops);
 void add_norm_ops(OpTable& ops);
+void add_batch_norm_ops(OpTable& ops);
 void add_softmax_ops(OpTable& ops);
 void add_loss_ops(OpTable& ops);
 void add_embedding_ops(OpTable& ops);
@@ -32,5 +33,6 @@ void add_sort_ops(OpTable& ops);
 void add_attention_ops(OpTable& ops);
 void add_recurrent_ops(OpTable& ops);
 void add_optimizer_ops(OpTable& ops);
+void add_guard_ops(OpTable& ops);
 
 }  // namespace weft

@@ -24,6 +24,7 @@ OpTable make_table() {
   add_pooling_ops(ops);
   add_upsample_ops(ops);
   add_norm_ops(ops);
+  add_batch_norm_ops(ops);
   add_softmax_ops(ops);
   add_loss_ops(ops);
   add_embedding_ops(ops);
@@ -32,6 +33,7 @@ OpTable make_table() {
   add_attention_ops(ops);
   add_recurrent_ops(ops);
   add_optimizer_ops(ops);
+  add_guard_ops(ops);
   return ops;
 }
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/kernel.h"
+
+#include "base/text.h"
+#include "ops/call.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace weft {
+
+namespace {
+
+// Dims from the fastest to the slowest; equal strides keep the later dim
+// faster.
+std::vector<size_t> stride_order(const Dims& strides) {
+  std::vector<size_t> order(strides.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::reverse(order.begin(), order.end());
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return strides[a] < strides[b];
+  });
+  return order;
+}
+
+Dims strides_in_order(const Dims& sizes, const std::vector<size_t>& order) {
+  Dims strides(sizes.size());
+  int64_t stride = 1;
+  for (const size_t dim : order) {
+    strides[dim] = stride;
+    stride *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return strides;
+}
+
+// C, then the spatial dims from the last to the first, then N.
+std::vector<size_t> channels_last_order(size_t ndim) {
+  std::vector<size_t> order = {1};
+  for (size_t dim = ndim - 1; dim >= 2; --dim) {
+    order.push_back(dim);
+  }
+  order.push_back(0);
+  return order;
+}
+
+}  // namespace
+
+TensorType undefined_type() { return make_type(DType::F32, {0}); }
+
+bool is_undefined(const TensorType& type) { return type.sizes == Dims{0}; }
+
+bool is_row_major(const TensorType& type) { return type.strides.empty(); }
+
+bool is_dense(const TensorType& type) {
+  const Dims strides = strides_of(type);
+  int64_t expected = 1;
+  for (const size_t dim : stride_order(strides)) {
+    if (type.sizes[dim] == 1) {
+      continue;
+    }
+    if (strides[dim] != expected) {
+      return false;
+    }
+    expected *= type.sizes[dim];
+  }
+  return true;
+}
+
+bool is_channels_last(const TensorType& type) {
+  const size_t ndim = type.sizes.size();
+  if (is_row_major(type) || (ndim != 4 && ndim != 5)) {
+    return false;
+  }
+  int64_t least = 0;
+  for (const size_t dim : channels_last_order(ndim)) {
+    const int64_t stride = type.strides[dim];
+    if (type.sizes[dim] == 1) {
+      continue;
+    }
+    if (stride == 0 || stride < least) {
+      return false;
+    }
+    least = stride * type.sizes[dim];
+  }
+  return true;
+}
+
+TensorType channels_last(DType dtype, Dims sizes) {
+  Dims strides = strides_in_order(sizes, channels_last_order(sizes.size()));
+  return make_type(dtype, std::move(sizes), std::move(strides));
+}
+
+TensorType in_format_of(const TensorType& model, DType dtype, Dims sizes) {
+  return is_channels_last(model) ? channels_last(dtype, std::move(sizes))
+                                 : make_type(dtype, std::move(sizes));
+}
+
+TensorType like(const TensorType& model, DType dtype) {
+  if (is_dense(model)) {
+    return {dtype, model.sizes, model.strides};
+  }
+  Dims strides = strides_in_order(model.sizes, stride_order(strides_of(model)));
+  return make_type(dtype, model.sizes, std::move(strides));
+}
+
+TensorType like(const TensorType& model) { return like(model, model.dtype); }
+
+int64_t dense_bytes(const TensorType& type) {
+  return element_count(type) * element_bytes(type.dtype);
+}
+
+int64_t copy_bytes(const TensorType& type) {
+  return is_row_major(type) ? 0 : dense_bytes(type);
+}
+
+int64_t copy_bytes(
+    const Function& function, const Node& node, size_t position) {
+  return value_arg(node, position) == ValueId::None
+             ? 0
+             : copy_bytes(type_arg(function, node, position));
+}
+
+DType accumulate_type(DType dtype) {
+  return dtype == DType::F16 || dtype == DType::BF16 ? DType::F32 : dtype;
+}
+
+CountFunction per_element(int64_t operations) {
+  return [operations](const Function& function, const Node& node) {
+    int64_t largest = 0;
+    for_each_operand(node, [&](ValueId id) {
+      largest = std::max(largest, element_count(function[id].type));
+    });
+    for (const ValueId id : node.results) {
+      largest = std::max(largest, element_count(function[id].type));
+    }
+    return operations * largest;
+  };
+}
+
+bool flag_at(const Node& node, size_t position, size_t i) {
+  const auto& flags = std::get<Arg::List>(node.args.at(position).data);
+  return std::get<bool>(flags.at(i).data);
+}
+
+int64_t dim_at(const Node& node, size_t position, size_t i, int64_t fallback) {
+  const Dims dims = dims_arg(node, position);
+  if (dims.empty()) {
+    return fallback;
+  }
+  return dims.size() == 1 ? dims[0] : dims.at(i);
+}
+
+std::string numbered(
+    size_t count, std::string_view word, std::string_view mark) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += cat(i == 0 ? "" : " ", word, i, mark);
+  }
+  return text;
+}
+
+}  // namespace weft
