@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
+#include "graph/function_text.h"
 #include "graph/graph.h"
 
 #include <optional>
@@ -20,8 +21,7 @@ class Printer {
       out_ += "module " + quote(module.path) + " " + module.type + "\n";
     }
     for (const Constant& constant : graph.constants) {
-      out_ += "constant %" + constant.name + " : " + print(constant.type) +
-              " = hex \"" + to_hex(constant.bytes) + "\"\n";
+      out_ += print(constant) + "\n";
     }
     for (const Function& function : graph.functions) {
       out_ += "\n";
@@ -32,7 +32,9 @@ class Printer {
   void function(const Function& function) {
     out_ += "func @" + function.name + " {\n";
     for (const Input& input : function.inputs) {
+      out_ += "  ";
       this->input(function, input);
+      out_ += '\n';
     }
     std::optional<Phase> phase;
     for (const Node& node : function.nodes) {
@@ -46,13 +48,8 @@ class Printer {
       out_ += '\n';
     }
     for (const Output& output : function.outputs) {
-      out_ += "  return ";
-      out_ += weft::name(output.kind);
-      if (!output.key.empty()) {
-        out_ += ' ' + quote(output.key);
-      }
-      out_ += " = ";
-      value(function, output.value);
+      out_ += "  ";
+      this->output(function, output);
       out_ += '\n';
     }
     out_ += "}\n";
@@ -99,18 +96,28 @@ class Printer {
     }
   }
 
- private:
   void input(const Function& function, const Input& input) {
-    out_ += "  input ";
+    out_ += "input ";
     value(function, input.value);
     out_ += " : " + print(function[input.value].type) + " = ";
     out_ += weft::name(input.kind);
     for (const std::string& key : input.keys) {
       out_ += ' ' + quote(key);
     }
-    out_ += input.trained ? " trained\n" : "\n";
+    out_ += input.trained ? " trained" : "";
   }
 
+  void output(const Function& function, const Output& output) {
+    out_ += "return ";
+    out_ += weft::name(output.kind);
+    if (!output.key.empty()) {
+      out_ += ' ' + quote(output.key);
+    }
+    out_ += " = ";
+    value(function, output.value);
+  }
+
+ private:
   void value(const Function& function, ValueId id) {
     out_ += '%';
     out_ += function[id].name;
@@ -167,6 +174,29 @@ class Printer {
 };
 
 }  // namespace
+
+std::string print(const Constant& constant) {
+  return cat(
+      "constant %",
+      constant.name,
+      " : ",
+      print(constant.type),
+      " = hex \"",
+      to_hex(constant.bytes),
+      "\"");
+}
+
+std::string print(const Function& function, const Input& input) {
+  std::string out;
+  Printer(&out).input(function, input);
+  return out;
+}
+
+std::string print(const Function& function, const Output& output) {
+  std::string out;
+  Printer(&out).output(function, output);
+  return out;
+}
 
 std::string print(const Graph& graph) {
   std::string out;

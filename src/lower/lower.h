@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph + Plan -> Program. The passes are listed in pipeline.cpp.
+#pragma once
+
+#include "cluster/cluster.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+#include "program/program.h"
+
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct LowerOptions {
+  // Where to write the text after each pass that changed it; empty: nowhere.
+  std::string dump_dir;
+  // Names of passes to leave out. Only those that pipeline.cpp marks optional.
+  std::vector<std::string> disabled;
+  // Print each pass's seconds to stderr.
+  bool print_times = false;
+};
+
+// Throws UserError when the plan does not fit the graph or asks for more ranks
+// than the cluster has, and when it asks for what is not lowered yet, naming
+// the value.
+Program lower(
+    const Graph& graph,
+    const Plan& plan,
+    const Cluster& cluster,
+    const LowerOptions& options = {});
+
+}  // namespace weft

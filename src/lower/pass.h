@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass, what it works on, and the driver that owns everything around it:
+// timing, verifying, dumping, leaving out by name.
+#pragma once
+
+#include "graph/graph.h"
+#include "graph/layout.h"
+#include "lower/lower.h"
+#include "plan/plan.h"
+#include "program/program.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+// What passes hand on: first the step as a graph, then, with a layout for every
+// value, as a program.
+struct Lowering {
+  const Plan& plan;
+  const Cluster& cluster;
+  Graph graph;
+  // One a value of the graph's step; empty before propagate_layouts.
+  std::vector<Layout> layouts;
+  // No blocks before shard.
+  Program program;
+};
+
+struct Pass {
+  std::string_view name;
+  void (*run)(Lowering&);
+  // The program is right without it, only slower or larger.
+  bool optional = false;
+};
+
+// Runs the passes in order. After each one the graph or program is verified;
+// an error of the pass or of the verifier is rethrown with the pass's name in
+// front. Throws UserError for a name in `disabled` that is no optional pass.
+void run_passes(
+    const std::vector<Pass>& passes,
+    Lowering& lowering,
+    const LowerOptions& options);
+
+// Mean losses over weighted elements become a sum and a count, so that each
+// can be reduced by itself (split_means.cpp).
+void split_means(Lowering& lowering);
+// A layout for every value: from the plan, else by the rules of the op table
+// from the operands (propagate_layouts.cpp).
+void propagate_layouts(Lowering& lowering);
+// One rank's step: local sizes, and a collective, waited for at once, wherever
+// a partial sum has to be whole (shard.cpp).
+void shard(Lowering& lowering);
+// Moves each wait down to just before the first reader (overlap.cpp).
+void overlap(Lowering& lowering);
+// Frees each storage after its last reader (lifetimes.cpp).
+void lifetimes(Lowering& lowering);
+
+}  // namespace weft

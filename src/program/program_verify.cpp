@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "program/program.h"
+
+#include <set>
+
+namespace weft {
+namespace {
+
+enum class State : uint8_t { NotMade, Pending, Ready, Taken, Freed };
+
+// Follows a block instruction by instruction and knows what each value is
+// good for.
+class BlockVerifier {
+ public:
+  BlockVerifier(const Program& program, const Block& block)
+      : program_(program),
+        block_(block),
+        storage_(storages(block)),
+        state_(block.function.values.size(), State::NotMade),
+        in_storage_(block.function.values.size()) {}
+
+  void run() {
+    check_layouts();
+    for (const Input& input : block_.function.inputs) {
+      make(input.value, State::Ready);
+    }
+    for (; at_ < block_.instructions.size(); ++at_) {
+      const Instruction& instruction = block_.instructions[at_];
+      for (const ValueId value : reads(block_, instruction)) {
+        read(value);
+      }
+      std::visit([this](const auto& one) { step(one); }, instruction);
+    }
+    for (const Output& output : block_.function.outputs) {
+      read(output.value);
+    }
+    for (size_t i = 0; i < state_.size(); ++i) {
+      check(
+          state_[i] != State::Pending,
+          static_cast<ValueId>(i),
+          "is started and never waited for");
+    }
+  }
+
+ private:
+  void check(bool condition, ValueId value, std::string_view what) const {
+    if (condition) {
+      return;
+    }
+    const std::string where = at_ < block_.instructions.size()
+                                  ? cat("instruction ",
+                                        at_,
+                                        " (",
+                                        label(block_, block_.instructions[at_]),
+                                        ")")
+                                  : std::string("the end");
+    throw UserError(
+        cat("program @",
+            program_.name,
+            ", block @",
+            block_.function.name,
+            ", ",
+            where,
+            ": %",
+            block_.function[value].name,
+            " ",
+            what));
+  }
+
+  void check_layouts() const {
+    const Function& function = block_.function;
+    WEFT_CHECK_USER(
+        block_.input_layouts.size() == function.inputs.size() &&
+            block_.output_layouts.size() == function.outputs.size(),
+        "program @",
+        program_.name,
+        ", block @",
+        function.name,
+        ": every input and output needs a layout");
+    for (size_t i = 0; i < function.inputs.size(); ++i) {
+      check_layout(block_.input_layouts[i], function.inputs[i].value);
+    }
+    for (size_t i = 0; i < function.outputs.size(); ++i) {
+      check_layout(block_.output_layouts[i], function.outputs[i].value);
+    }
+  }
+
+  void check_layout(const Layout& layout, ValueId value) const {
+    try {
+      verify(layout, block_.function[value].type, program_.mesh);
+    } catch (const UserError& error) {
+      throw UserError(
+          cat("program @",
+              program_.name,
+              ", block @",
+              block_.function.name,
+              ": %",
+              block_.function[value].name,
+              ": ",
+              error.what()));
+    }
+  }
+
+  void make(ValueId value, State state) {
+    State& now = state_[index(value)];
+    check(now == State::NotMade, value, "is made twice");
+    now = state;
+    in_storage_[index(storage_[index(value)])].push_back(value);
+  }
+
+  void read(ValueId value) const {
+    switch (state_[index(value)]) {
+      case State::Ready:
+        return;
+      case State::NotMade:
+        return check(false, value, "is read before it is made");
+      case State::Pending:
+        return check(false, value, "is read before its wait");
+      case State::Taken:
+        return check(
+            false, value, "is read after a collective took over its storage");
+      case State::Freed:
+        return check(false, value, "is read after it was freed");
+    }
+  }
+
+  // No value that lies in the storage of `value` can be read from now on.
+  void end_storage(ValueId value, State state) {
+    for (const ValueId other : in_storage_[index(storage_[index(value)])]) {
+      State& now = state_[index(other)];
+      check(now != State::Pending, other, "still waits for its collective");
+      now = now == State::Ready ? state : now;
+    }
+  }
+
+  void step(const Call& call) {
+    for (const ValueId value :
+         block_.function.nodes[index(call.node)].results) {
+      make(value, State::Ready);
+    }
+  }
+
+  void step(const Start& start) {
+    check(!start.axes.empty(), start.result, "is reduced over no axis");
+    for (const std::string& axis : start.axes) {
+      check(
+          find_axis(program_.mesh, axis) >= 0,
+          start.result,
+          cat("is reduced over an axis that the mesh ",
+              print(program_.mesh),
+              " does not have: ",
+              axis));
+    }
+    check(
+        block_.function[start.operand].type ==
+            block_.function[start.result].type,
+        start.result,
+        "has another type than its operand");
+    end_storage(start.operand, State::Taken);
+    make(start.result, State::Pending);
+  }
+
+  void step(const Wait& wait) {
+    State& now = state_[index(wait.value)];
+    check(now == State::Pending, wait.value, "has no start to wait for");
+    now = State::Ready;
+  }
+
+  void step(const Free& free) {
+    for (const ValueId value : free.values) {
+      check(
+          state_[index(value)] != State::Freed,
+          value,
+          "is freed for the second time");
+      read(value);
+      end_storage(value, State::Freed);
+    }
+  }
+
+  const Program& program_;
+  const Block& block_;
+  const std::vector<ValueId> storage_;
+  std::vector<State> state_;
+  // By the value that made the storage: all that lie in it so far.
+  std::vector<std::vector<ValueId>> in_storage_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+void verify(const Program& program) {
+  verify(program.mesh);
+  int64_t next = 0;
+  std::set<std::string> names;
+  for (const Block& block : program.blocks) {
+    WEFT_CHECK_USER(
+        block.first_rank == next && block.last_rank >= block.first_rank,
+        "program @",
+        program.name,
+        ", block @",
+        block.function.name,
+        ": ranks ",
+        block.first_rank,
+        "..",
+        block.last_rank,
+        " do not follow on rank ",
+        next - 1);
+    WEFT_CHECK_USER(
+        names.insert(block.function.name).second,
+        "program @",
+        program.name,
+        ": two blocks are called @",
+        block.function.name);
+    next = block.last_rank + 1;
+    BlockVerifier(program, block).run();
+  }
+  WEFT_CHECK_USER(
+      next == rank_count(program.mesh),
+      "program @",
+      program.name,
+      ": blocks for ",
+      next,
+      " rank(s), and the mesh ",
+      print(program.mesh),
+      " has ",
+      rank_count(program.mesh));
+}
+
+}  // namespace weft
