@@ -62,7 +62,7 @@ def cosmoflow(
 
 
 def cosmoflow_512(volume: int = 512, layers: int = 7, batch_size: int = 1, **options) -> Step:
-    """Boxes of 512 voxels a side, 92,272,420 parameters: one sample's activations overflow a device, so space must be split."""
+    """Boxes of 512 voxels a side, 92,272,420 parameters: one sample overflows a device."""
     return cosmoflow(layers, volume=volume, batch_size=batch_size, **options)
 
 

@@ -80,9 +80,7 @@ class Block(nn.Module):
 class Llama(nn.Module):
     """A language model that returns the mean loss over the tokens that have a label."""
 
-    def __init__(
-        self, layers: int, width: int, hidden: int, heads: int, kv_heads: int, vocabulary: int, sequence: int
-    ):
+    def __init__(self, layers: int, width: int, hidden: int, heads: int, kv_heads: int, vocabulary: int, sequence: int):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.rotate = RotaryPositions(width // heads, sequence)

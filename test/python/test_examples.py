@@ -41,6 +41,14 @@ PARAMETERS = {
     "lstm:medium": 19_780_400,
     "lstm:large": 66_034_000,
 }
+# From `transformers`, built by hugging_face.py: language, vision, speech, state-space, experts.
+HUGGING_FACE = (
+    "gpt2 gptj gpt_neox opt bloom mpt llama mistral qwen2 qwen3 gemma gemma2 phi phi3 falcon olmo2 "
+    "mixtral qwen3_moe gpt_oss mamba rwkv recurrent_gemma "
+    "bert roberta distilbert electra albert deberta deberta-v2 mpnet modernbert "
+    "t5 bart pegasus whisper wav2vec2 hubert "
+    "vit beit dinov2 swin segformer convnext resnet mobilenet_v2 clip siglip"
+)
 OPTIMIZERS = {"AdamW", "Adam", "SGD", "Adagrad", "Adafactor"}
 TINY = [path.stem for path in FILES if path.stem != "hugging_face"]
 
@@ -84,6 +92,24 @@ def test_tiny_learns(file: str):
         losses.append(loss.item())
     assert all(map(torch.isfinite, torch.tensor(losses)))
     assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("architecture", HUGGING_FACE.split())
+def test_hugging_face_learns(architecture: str):
+    pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    model, batch, optimizer = load("hugging_face").build(architecture)
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert model.training
+    if "attention_mask" in batch:
+        assert 0 < batch["attention_mask"].sum() < batch["attention_mask"].numel()
 
 
 @pytest.mark.parametrize("file", TINY)
