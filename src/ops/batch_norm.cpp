@@ -56,16 +56,14 @@ struct BatchNorm {
   Rule rule(const Function& function, const Node& node) const {
     const std::string image =
         image_term(type_arg(function, node, 0), training(node));
-    std::string text = image;
-    for (size_t i = 1; i < training_position; ++i) {
-      text += ", c";
-    }
-    const char* saved = training(node) ? ", c, c" : ", _, _";
-    text += cat(" -> ", image, saved);
+    std::vector<std::string> operands(training_position, "c");
+    operands[0] = image;
+    const std::string saved = training(node) ? "c" : "_";
+    std::vector<std::string> results = {image, saved, saved};
     if (returns_running_statistics) {
-      text += ", c, c";
+      results.resize(5, "c");
     }
-    return rule_from_text(text, function, node);
+    return rule_from_terms(operands, results, function, node);
   }
 
   std::vector<TensorType> types(
@@ -120,11 +118,11 @@ OpDef batch_norm(
 Rule batch_norm_backward_rule(const Function& function, const Node& node) {
   const std::string image =
       image_term(type_arg(function, node, 1), bool_arg(node, 7, false));
-  std::string text = cat(image, ", ", image);
+  std::vector<std::string> operands = {image, image};
   for (size_t position = 2; position < 7; ++position) {
-    text += cat(", ", channel_term(function, node, position));
+    operands.push_back(channel_term(function, node, position));
   }
-  return rule_from_text(cat(text, " -> ", image, ", c, c"), function, node);
+  return rule_from_terms(operands, {image, "c", "c"}, function, node);
 }
 
 std::vector<TensorType> batch_norm_backward_types(
@@ -168,17 +166,9 @@ std::string group_count(const Node& node, size_t position) {
 Rule group_norm_rule(const Function& function, const Node& node) {
   const std::string image = group_term(type_arg(function, node, 0));
   const std::string weight = group_count(node, 6);
-  return rule_from_text(
-      cat(image,
-          ", ",
-          weight,
-          ", ",
-          weight,
-          " -> ",
-          image,
-          ", n g=",
-          int_arg(node, 6, 1),
-          ", n g"),
+  return rule_from_terms(
+      {image, weight, weight},
+      {image, cat("n g=", int_arg(node, 6, 1)), "n g"},
       function,
       node);
 }
@@ -215,18 +205,9 @@ int64_t group_norm_scratch(const Function& function, const Node& node) {
 Rule group_norm_backward_rule(const Function& function, const Node& node) {
   const std::string image = group_term(type_arg(function, node, 1));
   const std::string weight = group_count(node, 8);
-  return rule_from_text(
-      cat(image,
-          ", ",
-          image,
-          ", n g, n g, ",
-          weight,
-          " -> ",
-          image,
-          ", ",
-          weight,
-          ", ",
-          weight),
+  return rule_from_terms(
+      {image, image, "n g", "n g", weight},
+      {image, weight, weight},
       function,
       node);
 }

@@ -3,6 +3,8 @@
 // one line here and one line in op_table.cpp.
 #pragma once
 
+#include <initializer_list>
+#include <string_view>
 #include <vector>
 
 #include "ops/op_def.h"
@@ -10,6 +12,17 @@
 namespace weft {
 
 using OpTable = std::vector<OpDef>;
+
+// Entries that differ in nothing but the name.
+inline void add_ops(
+    OpTable& ops,
+    std::initializer_list<std::string_view> names,
+    OpDef common) {
+  for (std::string_view name : names) {
+    common.name = name;
+    ops.push_back(common);
+  }
+}
 
 void add_matmul_ops(OpTable& ops);
 void add_pointwise_ops(OpTable& ops);
@@ -31,6 +44,7 @@ void add_embedding_ops(OpTable& ops);
 void add_index_ops(OpTable& ops);
 void add_sort_ops(OpTable& ops);
 void add_attention_ops(OpTable& ops);
+void add_gpu_attention_ops(OpTable& ops);
 void add_recurrent_ops(OpTable& ops);
 void add_optimizer_ops(OpTable& ops);
 void add_guard_ops(OpTable& ops);

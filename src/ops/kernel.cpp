@@ -151,6 +151,15 @@ int64_t dim_at(const Node& node, size_t position, size_t i, int64_t fallback) {
   return dims.size() == 1 ? dims[0] : dims.at(i);
 }
 
+Rule rule_from_terms(
+    const std::vector<std::string>& operands,
+    const std::vector<std::string>& results,
+    const Function& function,
+    const Node& node) {
+  return rule_from_text(
+      cat(join(operands, ", "), " -> ", join(results, ", ")), function, node);
+}
+
 std::string numbered(
     size_t count, std::string_view word, std::string_view mark) {
   std::string text;

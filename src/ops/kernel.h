@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace weft {
 
@@ -47,6 +49,13 @@ bool flag_at(const Node& node, size_t position, size_t i);
 // Entry i of a list of integers; a list of one stands for all, and an empty
 // or absent one for `fallback`.
 int64_t dim_at(const Node& node, size_t position, size_t i, int64_t fallback);
+
+// A rule from one text a tensor: {"m k", "k n"} and {"m n"}.
+Rule rule_from_terms(
+    const std::vector<std::string>& operands,
+    const std::vector<std::string>& results,
+    const Function& function,
+    const Node& node);
 
 // Repeats `word` followed by its number: "s0! s1!" for (2, "s", "!").
 std::string numbered(

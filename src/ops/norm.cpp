@@ -51,18 +51,9 @@ NormTerms norm_terms(size_t normalized) {
 // (input, normalized_shape, weight, bias, eps) -> (output, mean, rstd)
 Rule layer_norm_rule(const Function& function, const Node& node) {
   const NormTerms t = norm_terms(dims_arg(node, 1).size());
-  return rule_from_text(
-      cat(t.input,
-          ", ",
-          t.weight,
-          ", ",
-          t.weight,
-          " -> ",
-          t.input,
-          ", ",
-          t.statistics,
-          ", ",
-          t.statistics),
+  return rule_from_terms(
+      {t.input, t.weight, t.weight},
+      {t.input, t.statistics, t.statistics},
       function,
       node);
 }
@@ -84,24 +75,9 @@ int64_t layer_norm_scratch(const Function& function, const Node& node) {
 //   -> (input's, weight's, bias's gradient)
 Rule layer_norm_backward_rule(const Function& function, const Node& node) {
   const NormTerms t = norm_terms(dims_arg(node, 2).size());
-  return rule_from_text(
-      cat(t.input,
-          ", ",
-          t.input,
-          ", ",
-          t.statistics,
-          ", ",
-          t.statistics,
-          ", ",
-          t.weight,
-          ", ",
-          t.weight,
-          " -> ",
-          t.input,
-          ", ",
-          t.weight,
-          ", ",
-          t.weight),
+  return rule_from_terms(
+      {t.input, t.input, t.statistics, t.statistics, t.weight, t.weight},
+      {t.input, t.weight, t.weight},
       function,
       node);
 }
@@ -141,10 +117,8 @@ int64_t layer_norm_backward_scratch(
 // (input, normalized_shape, weight, eps) -> (output, rstd)
 Rule rms_norm_rule(const Function& function, const Node& node) {
   const NormTerms t = norm_terms(dims_arg(node, 1).size());
-  return rule_from_text(
-      cat(t.input, ", ", t.weight, " -> ", t.input, ", ", t.statistics),
-      function,
-      node);
+  return rule_from_terms(
+      {t.input, t.weight}, {t.input, t.statistics}, function, node);
 }
 
 std::vector<TensorType> rms_norm_types(
@@ -169,18 +143,9 @@ int64_t rms_norm_scratch(const Function& function, const Node& node) {
 //   -> (input's, weight's gradient)
 Rule rms_norm_backward_rule(const Function& function, const Node& node) {
   const NormTerms t = norm_terms(dims_arg(node, 2).size());
-  return rule_from_text(
-      cat(t.input,
-          ", ",
-          t.input,
-          ", ",
-          t.statistics,
-          ", ",
-          t.weight,
-          " -> ",
-          t.input,
-          ", ",
-          t.weight),
+  return rule_from_terms(
+      {t.input, t.input, t.statistics, t.weight},
+      {t.input, t.weight},
       function,
       node);
 }
@@ -216,8 +181,7 @@ std::string weight_norm_term(const TensorType& type, int64_t dim) {
 Rule weight_norm_rule(const Function& function, const Node& node) {
   const TensorType& v = type_arg(function, node, 0);
   const std::string term = weight_norm_term(v, int_arg(node, 2, 0));
-  return rule_from_text(
-      cat(term, ", ", term, " -> ", term, ", ", term), function, node);
+  return rule_from_terms({term, term}, {term, term}, function, node);
 }
 
 std::vector<TensorType> weight_norm_types(
@@ -233,10 +197,8 @@ std::vector<TensorType> weight_norm_types(
 Rule weight_norm_backward_rule(const Function& function, const Node& node) {
   const TensorType& v = type_arg(function, node, 1);
   const std::string term = weight_norm_term(v, int_arg(node, 4, 0));
-  return rule_from_text(
-      cat(term, ", ", term, ", ", term, ", ", term, " -> ", term, ", ", term),
-      function,
-      node);
+  return rule_from_terms(
+      {term, term, term, term}, {term, term}, function, node);
 }
 
 std::vector<TensorType> weight_norm_backward_types(

@@ -31,6 +31,7 @@ OpTable make_table() {
   add_index_ops(ops);
   add_sort_ops(ops);
   add_attention_ops(ops);
+  add_gpu_attention_ops(ops);
   add_recurrent_ops(ops);
   add_optimizer_ops(ops);
   add_guard_ops(ops);
