@@ -51,9 +51,18 @@ enum class Linear : uint8_t {
   All,    // in all operands together: add, cat; every view
 };
 
+// A loss that divides by a count it returns: with the argument at
+// `reduction_arg` equal to 1 (mean), result 0 is what it would be with 2 (sum),
+// divided by result `weight_result`. Pieces may count differently (padding), so
+// a split sums both before it divides (lower/split_means.cpp).
+struct WeightedMean {
+  int reduction_arg = 0;
+  int weight_result = 0;
+};
+
 struct OpDef {
   // "aten.mm", "aten.sum.dim_IntList", "weft.adamw".
-  std::string_view name;
+  std::string_view name = "";
 
   // How dims line up (see rule.h), as a text; or `rule_of` where it depends on
   // the arguments. Neither: whole on every rank.
@@ -89,6 +98,8 @@ struct OpDef {
 
   // Position among the operands of the index that looks up the `?` factor.
   int lookup_operand = -1;
+
+  std::optional<WeightedMean> weighted_mean = std::nullopt;
 
   // The backward op(s) that autograd calls for it, for docs/ops.md; empty when
   // its gradient is made of other ops.
