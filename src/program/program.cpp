@@ -50,6 +50,13 @@ std::vector<int64_t> group_of(
   return group;
 }
 
+Layout without_partial(Layout layout, const std::vector<std::string>& axes) {
+  std::erase_if(layout.partial, [&axes](const std::string& axis) {
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  });
+  return layout;
+}
+
 std::vector<ValueId> storages(const Block& block) {
   std::vector<ValueId> storage(block.function.values.size());
   for (size_t i = 0; i < storage.size(); ++i) {
@@ -97,6 +104,54 @@ std::vector<ValueId> makes(const Block& block, const Instruction& instruction) {
     return {start->result};
   }
   return {};
+}
+
+void renumber(Block& block) {
+  const Function& before = block.function;
+  Function after;
+  after.name = before.name;
+  std::vector<ValueId> new_ids(before.values.size(), ValueId::None);
+  std::vector<Layout> layouts;
+  const auto move_value = [&](ValueId id) {
+    layouts.push_back(block.layouts[index(id)]);
+    new_ids[index(id)] = add_value(after, before[id].name, before[id].type);
+  };
+  for (const Input& input : before.inputs) {
+    move_value(input.value);
+    after.inputs.push_back(input);
+    after.inputs.back().value = new_ids[index(input.value)];
+  }
+  for (Instruction& instruction : block.instructions) {
+    for (const ValueId made : makes(block, instruction)) {
+      move_value(made);
+    }
+    if (auto* call = std::get_if<Call>(&instruction)) {
+      Node node = before.nodes[index(call->node)];
+      replace_operands(node, new_ids);
+      call->node = static_cast<NodeId>(after.nodes.size());
+      for (size_t i = 0; i < node.results.size(); ++i) {
+        node.results[i] = new_ids[index(node.results[i])];
+        after[node.results[i]].node = call->node;
+        after[node.results[i]].result = static_cast<int32_t>(i);
+      }
+      after.nodes.push_back(std::move(node));
+    } else if (auto* start = std::get_if<Start>(&instruction)) {
+      start->operand = new_ids[index(start->operand)];
+      start->result = new_ids[index(start->result)];
+    } else if (auto* wait = std::get_if<Wait>(&instruction)) {
+      wait->value = new_ids[index(wait->value)];
+    } else {
+      for (ValueId& value : std::get<Free>(instruction).values) {
+        value = new_ids[index(value)];
+      }
+    }
+  }
+  for (const Output& output : before.outputs) {
+    after.outputs.push_back(output);
+    after.outputs.back().value = new_ids[index(output.value)];
+  }
+  block.function = std::move(after);
+  block.layouts = std::move(layouts);
 }
 
 namespace {

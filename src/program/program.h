@@ -9,16 +9,17 @@
 //     input %tokens : i64[2, 32] = batch "0" at [data, -]
 //     input %w : f32[64, 32] = parameter "w" trained at [-, -]
 //   forward:
-//     %y = aten.mm(%x, %w) : f32[64, 32]
+//     %y = aten.mm(%x, %w) : f32[64, 32] at [data, -]
 //   backward:
-//     %g = aten.mm(%a, %b) : f32[64, 32]
+//     %g = aten.mm(%a, %b) : f32[64, 32] at [-, -] +{data}
 //     start %g.sum = all_reduce(%g) over {data}
 //     free %a, %b
 //     wait %g.sum
-//     return gradient "w" = %g.sum at [-, -]
+//     return gradient "w" = %g.sum
 //   }
 //
-// A call makes its results at once. `start` takes over the storage of its
+// Types are one rank's; `at` tells which piece of the whole value they are. A
+// call makes its results at once. `start` takes over the storage of its
 // operand, whose other values may not be read any more; the result may be read
 // after its `wait`. `free` gives back the storage in which a value lies,
 // inputs included; what is returned is never freed.
@@ -72,12 +73,12 @@ using Instruction = std::variant<Call, Start, Wait, Free>;
 
 // The same instructions for a range of ranks.
 struct Block {
-  // Local types. A collective's result belongs to no node. Nodes have neither
-  // `releases` nor `overwrites`: here memory is given back by instructions.
+  // Local types. A collective's result belongs to no node. Order: see renumber.
+  // Nodes have neither `releases` nor `overwrites`: here memory is given back
+  // by instructions.
   Function function;
-  // How each input and output of the function lies on the mesh.
-  std::vector<Layout> input_layouts;
-  std::vector<Layout> output_layouts;
+  // How each value of the function lies on the mesh.
+  std::vector<Layout> layouts;
   std::vector<Instruction> instructions;
   int64_t first_rank = 0;
   int64_t last_rank = 0;
@@ -102,6 +103,9 @@ const Block& block_of(const Program& program, int64_t rank);
 std::vector<int64_t> group_of(
     const Mesh& mesh, const std::vector<std::string>& axes, int64_t rank);
 
+// The layout of a partial sum once it is summed over `axes`.
+Layout without_partial(Layout layout, const std::vector<std::string>& axes);
+
 // For every value, the value whose storage it lies in (itself, when it has its
 // own): views lie in their operand's, collectives' results in their operand's.
 std::vector<ValueId> storages(const Block& block);
@@ -113,6 +117,11 @@ int64_t storage_bytes(const Block& block, ValueId storage);
 std::vector<ValueId> reads(const Block& block, const Instruction& instruction);
 std::vector<ValueId> makes(const Block& block, const Instruction& instruction);
 
+// Puts nodes into the order of the calls, and values into the order in which
+// inputs and instructions make them: the order of the text. Drops what no
+// instruction uses.
+void renumber(Block& block);
+
 // "%fc1/mm = aten.mm", "start %g.sum", "free %a, %b": short, for messages and
 // timelines.
 std::string label(const Block& block, const Instruction& instruction);
@@ -123,12 +132,12 @@ std::string print(const Block& block, const Instruction& instruction);
 // `source` names the text in messages. Throws UserError with line and column.
 Program parse_program(std::string_view text, const std::string& source);
 
-// Every rank has one block; layouts fit; values are made once and before they
-// are read; nothing is read after its storage was freed, taken over by a
-// collective, or before its wait; every start has one wait and every wait its
-// start; nothing is freed twice, and what is returned not at all. Throws
-// InternalError for none of it: a program can come from a file, so UserError,
-// naming block, instruction and value.
+// Every rank has one block; layouts fit, only partial sums are summed and none
+// is returned; values are made once and before they
+// are read, in the order of the text; nothing is read after its storage was
+// freed, taken over by a collective, or before its wait; every start has one
+// wait and every wait its start; nothing is freed twice, and what is returned
+// not at all. Throws UserError naming block, instruction and value.
 void verify(const Program& program);
 
 }  // namespace weft

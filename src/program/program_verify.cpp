@@ -34,7 +34,18 @@ class BlockVerifier {
     }
     for (const Output& output : block_.function.outputs) {
       read(output.value);
+      check(
+          block_.layouts[index(output.value)].partial.empty(),
+          output.value,
+          "is returned as a partial sum");
     }
+    WEFT_CHECK_USER(
+        made_ == state_.size() && called_ == block_.function.nodes.size(),
+        "program @",
+        program_.name,
+        ", block @",
+        block_.function.name,
+        ": it has nodes or values that no instruction makes (call renumber)");
     for (size_t i = 0; i < state_.size(); ++i) {
       check(
           state_[i] != State::Pending,
@@ -71,40 +82,34 @@ class BlockVerifier {
   void check_layouts() const {
     const Function& function = block_.function;
     WEFT_CHECK_USER(
-        block_.input_layouts.size() == function.inputs.size() &&
-            block_.output_layouts.size() == function.outputs.size(),
+        block_.layouts.size() == function.values.size(),
         "program @",
         program_.name,
         ", block @",
         function.name,
-        ": every input and output needs a layout");
-    for (size_t i = 0; i < function.inputs.size(); ++i) {
-      check_layout(block_.input_layouts[i], function.inputs[i].value);
-    }
-    for (size_t i = 0; i < function.outputs.size(); ++i) {
-      check_layout(block_.output_layouts[i], function.outputs[i].value);
-    }
-  }
-
-  void check_layout(const Layout& layout, ValueId value) const {
-    try {
-      verify(layout, block_.function[value].type, program_.mesh);
-    } catch (const UserError& error) {
-      throw UserError(
-          cat("program @",
-              program_.name,
-              ", block @",
-              block_.function.name,
-              ": %",
-              block_.function[value].name,
-              ": ",
-              error.what()));
+        ": every value needs a layout");
+    for (size_t i = 0; i < function.values.size(); ++i) {
+      const Value& value = function.values[i];
+      try {
+        verify(block_.layouts[i], value.type, program_.mesh);
+      } catch (const UserError& error) {
+        throw UserError(
+            cat("program @",
+                program_.name,
+                ", block @",
+                function.name,
+                ": %",
+                value.name,
+                ": ",
+                error.what()));
+      }
     }
   }
 
   void make(ValueId value, State state) {
     State& now = state_[index(value)];
     check(now == State::NotMade, value, "is made twice");
+    check(index(value) == made_++, value, "is out of order (call renumber)");
     now = state;
     in_storage_[index(storage_[index(value)])].push_back(value);
   }
@@ -135,23 +140,28 @@ class BlockVerifier {
   }
 
   void step(const Call& call) {
-    for (const ValueId value :
-         block_.function.nodes[index(call.node)].results) {
+    const Node& node = block_.function.nodes[index(call.node)];
+    check(
+        index(call.node) == called_++,
+        node.results.front(),
+        "is out of order (call renumber)");
+    for (const ValueId value : node.results) {
       make(value, State::Ready);
     }
   }
 
   void step(const Start& start) {
     check(!start.axes.empty(), start.result, "is reduced over no axis");
-    for (const std::string& axis : start.axes) {
-      check(
-          find_axis(program_.mesh, axis) >= 0,
-          start.result,
-          cat("is reduced over an axis that the mesh ",
-              print(program_.mesh),
-              " does not have: ",
-              axis));
-    }
+    const Layout& before = block_.layouts[index(start.operand)];
+    const Layout after = without_partial(before, start.axes);
+    check(
+        before.partial.size() == after.partial.size() + start.axes.size(),
+        start.operand,
+        cat("is no partial sum over {", join(start.axes, ", "), "}"));
+    check(
+        after == block_.layouts[index(start.result)],
+        start.result,
+        cat("should be ", print(after)));
     check(
         block_.function[start.operand].type ==
             block_.function[start.result].type,
@@ -184,6 +194,8 @@ class BlockVerifier {
   std::vector<State> state_;
   // By the value that made the storage: all that lie in it so far.
   std::vector<std::vector<ValueId>> in_storage_;
+  size_t made_ = 0;
+  size_t called_ = 0;
   size_t at_ = 0;
 };
 

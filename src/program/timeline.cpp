@@ -2,6 +2,7 @@
 #include "program/timeline.h"
 
 #include "base/error.h"
+#include "graph/graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -134,7 +135,7 @@ Timeline parse_timeline(std::string_view text, const std::string& source) {
   Timeline timeline;
   scanner.expect("timeline");
   scanner.expect("@");
-  timeline.program = scanner.expect_word();
+  timeline.program = scanner.expect_run(is_name_char, "the name of a program");
   while (!scanner.at_end()) {
     Event event;
     event.rank = scanner.expect_int();
@@ -171,6 +172,7 @@ void verify(const Timeline& timeline) {
           what);
     };
     const bool same_rank = previous != nullptr && previous->rank == event.rank;
+    compute_end = same_rank ? compute_end : 0;
     check(
         previous == nullptr || previous->rank <= event.rank,
         "ranks are out of order");
@@ -185,7 +187,7 @@ void verify(const Timeline& timeline) {
     check(event.live_bytes >= 0, "live bytes are negative");
     if (event.stream == Stream::Compute) {
       check(
-          !same_rank || event.start_seconds >= compute_end,
+          event.start_seconds >= compute_end,
           "it starts before the one before it has ended");
       compute_end = event.end_seconds;
     }
