@@ -39,6 +39,7 @@ void add_upsample_ops(OpTable& ops);
 void add_norm_ops(OpTable& ops);
 void add_batch_norm_ops(OpTable& ops);
 void add_softmax_ops(OpTable& ops);
+void add_nll_loss_ops(OpTable& ops);
 void add_loss_ops(OpTable& ops);
 void add_embedding_ops(OpTable& ops);
 void add_index_ops(OpTable& ops);

@@ -26,6 +26,7 @@ OpTable make_table() {
   add_norm_ops(ops);
   add_batch_norm_ops(ops);
   add_softmax_ops(ops);
+  add_nll_loss_ops(ops);
   add_loss_ops(ops);
   add_embedding_ops(ops);
   add_index_ops(ops);
