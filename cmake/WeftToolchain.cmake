@@ -50,13 +50,19 @@ if(WEFT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     env
     CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
     CCACHE_NOHASHDIR=1
+    CCACHE_ABSSTDERR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     ${WEFT_CCACHE}
   )
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-fpch-preprocess)
   endif()
+  file(RELATIVE_PATH weft_root ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+else()
+  set(weft_root ${CMAKE_SOURCE_DIR})
 endif()
+# An InternalError names its file from the root of the repository.
+add_compile_options(-fmacro-prefix-map=${weft_root}/=)
 
 find_program(WEFT_MOLD mold)
 if(WEFT_MOLD)

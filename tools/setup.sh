@@ -80,10 +80,10 @@ install_packages() {
 # --- Python environment ------------------------------------------------------
 
 pip_failed() {
-  tail -n 25 "$log" | cut -c1-240 >&2
+  grep -vE '^(Requirement already|Looking in|WARNING: Location)' "$log" | tail -n 15 | cut -c1-240 >&2
   if grep -q 'No space left on device' "$log"; then
     die "the disk is full: $(df -h --output=avail,target . | tail -n 1 | xargs) left.
-        A CPU build of torch takes about 2 GB, a CUDA build about 8 GB; pip also unpacks in \${TMPDIR:-/tmp}."
+        A CPU build of torch takes about 2 GB, a CUDA build about 8 GB; pip also unpacks in ${TMPDIR:-/tmp}."
   fi
   die "pip could not install $1. The end of its log is above; all of it is in $log."
 }
