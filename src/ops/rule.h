@@ -6,6 +6,7 @@
 //   missing in a        may be split; that result is a partial one on each
 //   result              rank, joined by the factor's Combine: a sum, or as the
 //                       text says, `k:mean` `k:max` `k:min` `k:product`
+//                       `k:norm`
 //   f!                  must stay whole
 //   f~                  may be split, but this dim of a piece reaches beyond
 //                       the piece's borders (convolution, pooling; see Window)
@@ -38,8 +39,8 @@ namespace weft {
 enum class FactorKind : uint8_t { Free, Whole, Halo, Lookup };
 
 // How the pieces' results are joined when a split factor is missing in them.
-// The pieces of a Mean have equal sizes.
-enum class Combine : uint8_t { Sum, Mean, Max, Min, Product };
+// The pieces of a Mean have equal sizes; Norm is the root of the sum of squares.
+enum class Combine : uint8_t { Sum, Mean, Max, Min, Product, Norm };
 
 // What a piece of a `~` factor touches. The factor counts the steps of the
 // window; step i touches the elements

@@ -10,12 +10,13 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::pair<Combine, std::string_view>, 5> kCombines = {{
+constexpr std::array<std::pair<Combine, std::string_view>, 6> kCombines = {{
     {Combine::Sum, "sum"},
     {Combine::Mean, "mean"},
     {Combine::Max, "max"},
     {Combine::Min, "min"},
     {Combine::Product, "product"},
+    {Combine::Norm, "norm"},
 }};
 
 bool is_word(char c) {

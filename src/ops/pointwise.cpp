@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element by element: one operand, several that are broadcast against each
+// other, numbers beside tensors.
+#include "ops/families.h"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kUnary = "... -> ...";
+constexpr std::string_view kBinary = "..., ... -> ...";
+constexpr std::string_view kTernary = "..., ..., ... -> ...";
+
+void add_unary(OpTable& ops) {
+  add_ops(
+      ops,
+      {"aten.abs",         "aten.acos",
+       "aten.acosh",       "aten.angle",
+       "aten.asin",        "aten.asinh",
+       "aten.atan",        "aten.atanh",
+       "aten.ceil",        "aten.cos",
+       "aten.cosh",        "aten.digamma",
+       "aten.erf",         "aten.erfc",
+       "aten.erfinv",      "aten.exp",
+       "aten.exp2",        "aten.expm1",
+       "aten.floor",       "aten.frac",
+       "aten.i0",          "aten.isinf",
+       "aten.isnan",       "aten.isneginf",
+       "aten.isposinf",    "aten.lgamma",
+       "aten.log",         "aten.log10",
+       "aten.log1p",       "aten.log2",
+       "aten.logical_not", "aten.logit",
+       "aten.nan_to_num",  "aten.reciprocal",
+       "aten.relu",        "aten.round",
+       "aten.rsqrt",       "aten.sgn",
+       "aten.sigmoid",     "aten.sign",
+       "aten.signbit",     "aten.sin",
+       "aten.sinc",        "aten.sinh",
+       "aten.special_entr", "aten.special_erfcx",
+       "aten.special_i0e", "aten.special_i1",
+       "aten.special_i1e", "aten.special_log_ndtr",
+       "aten.special_ndtri", "aten.sqrt",
+       "aten.tan",         "aten.tanh",
+       "aten.trunc"},
+      {.rule = kUnary,
+       .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
+  // Linear in their operand.
+  add_ops(
+      ops,
+      {"aten.clone",
+       "aten.deg2rad",
+       "aten.neg",
+       "aten.positive",
+       "aten.rad2deg",
+       "aten._to_copy"},
+      {.rule = kUnary,
+       .linear = Linear::All,
+       .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
+  add_ops(
+      ops,
+      {"aten.bitwise_not"},
+      {.rule = kUnary, .examples = {"(i64[8, 4])", "(bool[8, 4])"}});
+  add_ops(
+      ops,
+      {"aten.conj_physical", "aten._conj_physical"},
+      {.rule = kUnary, .linear = Linear::All, .examples = {"(c64[8, 4])"}});
+  ops.push_back({
+      .name = "aten.round.decimals",
+      .rule = kUnary,
+      .examples = {"(f32[8, 4], decimals=1)"},
+  });
+  ops.push_back({
+      .name = "aten.polygamma",
+      .rule = kUnary,
+      .examples = {"(1, f32[8, 4])"},
+  });
+  ops.push_back({
+      .name = "aten.frexp.Tensor",
+      .rule = "... -> ..., ...",
+      .examples = {"(f32[8, 4])"},
+  });
+}
+
+// A tensor and a number.
+void add_scalar(OpTable& ops) {
+  add_ops(
+      ops,
+      {"aten.add.Scalar",
+       "aten.clamp_max",
+       "aten.clamp_min",
+       "aten.copysign.Scalar",
+       "aten.eq.Scalar",
+       "aten.fill.Scalar",
+       "aten.floor_divide.Scalar",
+       "aten.fmod.Scalar",
+       "aten.ge.Scalar",
+       "aten.gt.Scalar",
+       "aten.le.Scalar",
+       "aten.lt.Scalar",
+       "aten.ne.Scalar",
+       "aten.pow.Tensor_Scalar",
+       "aten.remainder.Scalar",
+       "aten.rsub.Scalar",
+       "aten.sub.Scalar",
+       "aten.xlogy.Scalar_Other"},
+      {.rule = kUnary,
+       .examples = {"(f32[8, 4], 0.5)", "(f32[8, 4]{1, 8}, 2)"}});
+  add_ops(
+      ops,
+      {"aten.mul.Scalar", "aten.div.Scalar"},
+      {.rule = kUnary,
+       .linear = Linear::All,
+       .examples = {"(f32[8, 4], 0.5)", "(f32[8, 4]{1, 8}, 2)"}});
+  add_ops(
+      ops,
+      {"aten.pow.Scalar",
+       "aten.remainder.Scalar_Tensor",
+       "aten.xlogy.Scalar_Self"},
+      {.rule = kUnary, .examples = {"(1.5, f32[8, 4])"}});
+  add_ops(
+      ops,
+      {"aten.bitwise_and.Scalar",
+       "aten.bitwise_or.Scalar",
+       "aten.bitwise_xor.Scalar",
+       "aten.bitwise_left_shift.Tensor_Scalar",
+       "aten.bitwise_right_shift.Tensor_Scalar",
+       "aten.__lshift__.Scalar",
+       "aten.__rshift__.Scalar"},
+      {.rule = kUnary, .examples = {"(i64[8, 4], 1)"}});
+  ops.push_back({
+      .name = "aten.clamp",
+      .rule = kUnary,
+      .examples =
+          {"(f32[8, 4], -0.5, 0.5)", "(f32[8, 4], 0)", "(f32[8, 4], none, 1)"},
+  });
+  ops.push_back({
+      .name = "aten.div.Scalar_mode",
+      .rule = kUnary,
+      .examples = {"(f32[8, 4], 0.3, rounding_mode=\"floor\")"},
+  });
+  ops.push_back({
+      .name = "aten.isin.Tensor_Scalar",
+      .rule = kUnary,
+      .examples = {"(i64[8, 4], 2)"},
+  });
+}
+
+void add_binary(OpTable& ops) {
+  const std::vector<std::string_view> floats = {
+      "(f32[8, 4], f32[8, 4])",
+      "(f32[8, 1, 4], f32[4, 1])",
+      "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})",
+      "(f32[8, 4], f32[])"};
+  const std::vector<std::string_view> integers = {
+      "(i64[8, 4], i64[8, 4])",
+      "(i64[8, 1, 4], i64[4, 1])"};
+  add_ops(
+      ops,
+      {"aten.atan2",
+       "aten.copysign.Tensor",
+       "aten.eq.Tensor",
+       "aten.floor_divide",
+       "aten.fmax",
+       "aten.fmin",
+       "aten.fmod.Tensor",
+       "aten.ge.Tensor",
+       "aten.gt.Tensor",
+       "aten.heaviside",
+       "aten.hypot",
+       "aten.igamma",
+       "aten.igammac",
+       "aten.ldexp.Tensor",
+       "aten.le.Tensor",
+       "aten.logaddexp",
+       "aten.logaddexp2",
+       "aten.logical_and",
+       "aten.logical_or",
+       "aten.logical_xor",
+       "aten.lt.Tensor",
+       "aten.maximum",
+       "aten.minimum",
+       "aten.ne.Tensor",
+       "aten.nextafter",
+       "aten.pow.Tensor_Tensor",
+       "aten.remainder.Tensor",
+       "aten.special_xlog1py",
+       "aten.special_zeta",
+       "aten.xlogy.Tensor",
+       "aten.clamp_max.Tensor",
+       "aten.clamp_min.Tensor"},
+      {.rule = kBinary, .examples = floats});
+  add_ops(
+      ops,
+      {"aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor"},
+      {.rule = kBinary, .linear = Linear::All, .examples = floats});
+  add_ops(
+      ops,
+      {"aten.mul.Tensor"},
+      {.rule = kBinary, .linear = Linear::Each, .examples = floats});
+  add_ops(
+      ops,
+      {"aten.div.Tensor"},
+      {.rule = kBinary, .linear = Linear::First, .examples = floats});
+  add_ops(
+      ops,
+      {"aten.bitwise_and.Tensor",
+       "aten.bitwise_or.Tensor",
+       "aten.bitwise_xor.Tensor",
+       "aten.bitwise_left_shift.Tensor",
+       "aten.bitwise_right_shift.Tensor",
+       "aten.__lshift__.Tensor",
+       "aten.__rshift__.Tensor",
+       "aten.gcd",
+       "aten.lcm"},
+      {.rule = kBinary, .examples = integers});
+  ops.push_back({
+      .name = "aten.div.Tensor_mode",
+      .rule = kBinary,
+      .examples =
+          {"(f32[8, 4], f32[4], rounding_mode=\"floor\")",
+           "(f32[8, 4], f32[4], rounding_mode=\"trunc\")"},
+  });
+  add_ops(
+      ops,
+      {"aten.complex", "aten.polar"},
+      {.rule = kBinary, .examples = {"(f32[8, 4], f32[8, 4])"}});
+  // The result has the sizes of the first operand.
+  ops.push_back({
+      .name = "aten.copy",
+      .rule = kBinary,
+      .linear = Linear::All,
+      .examples =
+          {"(f32[8, 4], f32[8, 4])",
+           "(f32[8, 4], f32[4])",
+           "(f32[8, 4]{1, 8}, i64[8, 4])"},
+  });
+  ops.push_back({
+      .name = "aten.fill.Tensor",
+      .rule = "..., () -> ...",
+      .examples = {"(f32[8, 4], f32[])"},
+  });
+  ops.push_back({
+      .name = "aten.lerp.Scalar",
+      .rule = kBinary,
+      .linear = Linear::All,
+      .examples = {"(f32[8, 4], f32[4], 0.25)"},
+  });
+  ops.push_back({
+      .name = "aten.masked_fill.Scalar",
+      .rule = kBinary,
+      .examples =
+          {"(f32[8, 4], bool[8, 4], -1.5)", "(f32[8, 4], bool[8, 1], 0)"},
+  });
+  // Compared with every element of a list.
+  add_ops(
+      ops,
+      {"aten.isin.Tensor_Tensor"},
+      {.rule = "..., t! -> ...", .examples = {"(i64[8, 4], i64[3])"}});
+  add_ops(
+      ops,
+      {"aten.bucketize.Tensor"},
+      {.rule = "..., t! -> ...", .examples = {"(f32[8, 4], f32[3])"}});
+}
+
+void add_ternary(OpTable& ops) {
+  add_ops(
+      ops,
+      {"aten.addcmul", "aten.addcdiv"},
+      {.rule = kTernary,
+       .examples =
+           {"(f32[8, 4], f32[8, 4], f32[8, 4], value=0.5)",
+            "(f32[8, 4], f32[4], f32[8, 1])"}});
+  ops.push_back({
+      .name = "aten.where.self",
+      .rule = kTernary,
+      .examples =
+          {"(bool[8, 4], f32[8, 4], f32[8, 4])",
+           "(bool[8, 1], f32[4], f32[])"},
+  });
+  ops.push_back({
+      .name = "aten.lerp.Tensor",
+      .rule = kTernary,
+      .examples = {"(f32[8, 4], f32[8, 4], f32[4])"},
+  });
+  ops.push_back({
+      .name = "aten.clamp.Tensor",
+      .rule = kTernary,
+      .examples =
+          {"(f32[8, 4], f32[8, 1], f32[4])", "(f32[8, 4], none, f32[4])"},
+  });
+  ops.push_back({
+      .name = "aten.masked_fill.Tensor",
+      .rule = "..., ..., () -> ...",
+      .examples = {"(f32[8, 4], bool[8, 4], f32[])"},
+  });
+}
+
+}  // namespace
+
+void add_pointwise_ops(OpTable& ops) {
+  add_unary(ops);
+  add_scalar(ops);
+  add_binary(ops);
+  add_ternary(ops);
+}
+
+}  // namespace weft
