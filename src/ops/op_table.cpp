@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/families.h"
 #include "ops/op_def.h"
+#include "ops/rule_text.h"
 
 namespace weft {
 namespace {
@@ -119,7 +120,15 @@ Linear linear_of(const Node& node) {
   if (def == nullptr) {
     return Linear::No;
   }
-  return def->kind == OpKind::View ? Linear::All : def->linear;
+  if (def->kind == OpKind::View) {
+    return Linear::All;
+  }
+  // x + 1 has a number in the place of a tensor: every rank would add it.
+  if (def->linear == Linear::All && !def->rule.empty()) {
+    const size_t terms = parse_rule_text(def->rule).operands.size();
+    return operands(node).size() < terms ? Linear::No : Linear::All;
+  }
+  return def->linear;
 }
 
 }  // namespace weft
