@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that convolutions take on a CPU besides their results, as measured
+// with PyTorch 2.13 on one thread of an AVX2 machine.
+//
+// oneDNN works on channels in blocks of 8: row-major tensors are reordered into
+// blocks and the result is reordered back, one after the other. What is
+// channels-last already is used as it is, but for the weights. Types without
+// vector instructions (bf16 here) and small single images go through columns:
+// the window of every step written out.
+#include "ops/call.h"
+#include "ops/convolution.h"
+#include "ops/kernel.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+// Rows of tiles that the channels-last kernels keep.
+constexpr int64_t kTiles = 8216;
+
+int64_t round_up(int64_t count, int64_t block) {
+  return (count + block - 1) / block * block;
+}
+
+bool is_pointwise(const Convolution& c) {
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    if (c.kernel(d) != 1 || c.stride(d) != 1 || c.padding(d) != 0) {
+      return false;
+    }
+  }
+  return c.groups() == 1 && !c.transposed();
+}
+
+bool has_stride(const Convolution& c) {
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    if (c.stride(d) != 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool uses_columns(const Convolution& c) {
+  if (c.input.dtype != DType::F32) {
+    return true;
+  }
+  const bool wide = c.spatial_dims() == 2 && c.kernel(0) > 3 && c.kernel(1) > 3;
+  return c.groups() == 1 && !wide && c.input.sizes[0] == 1 &&
+         element_count(c.input) <= 20480;
+}
+
+int64_t columns(const Convolution& c) {
+  if (is_pointwise(c)) {
+    return 0;
+  }
+  // One sample at a time when the window is dilated.
+  bool dilated = false;
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    dilated = dilated || c.dilation(d) != 1;
+  }
+  const Dims output = c.output_sizes();
+  const bool t = c.transposed();
+  int64_t count = dilated ? 1 : c.input.sizes[0];
+  count *= (t ? output[1] : c.input.sizes[1]) / c.groups();
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    count *= c.kernel(d) * (t ? c.input.sizes[d + 2] : output[d + 2]);
+  }
+  return count * element_bytes(c.input.dtype);
+}
+
+// A tensor of [batch, channels, ...] with its channels in blocks. The few
+// channels of an image are not reordered.
+int64_t blocked_bytes(const Dims& sizes, DType dtype, bool narrow_stays) {
+  const int64_t channels = sizes[1];
+  if (narrow_stays && channels < 8) {
+    return 0;
+  }
+  int64_t count = sizes[0] * round_up(channels, 8);
+  for (size_t d = 2; d < sizes.size(); ++d) {
+    count *= sizes[d];
+  }
+  return count * element_bytes(dtype);
+}
+
+// Output channels come in blocks of 8, and so do 8 or more input channels.
+int64_t blocked_weight(const Convolution& c) {
+  int64_t inner = c.weight.sizes[1];
+  inner = inner < 8 ? inner : round_up(inner, 8);
+  int64_t count = round_up(c.weight.sizes[0], 8) * inner;
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    count *= c.kernel(d);
+  }
+  return count * element_bytes(c.weight.dtype);
+}
+
+// Copies made so that every operand has the format of the convolution.
+int64_t format_copy(const Convolution& c, const TensorType& type) {
+  const TensorType wanted = c.uses_channels_last()
+                                ? channels_last(type.dtype, type.sizes)
+                                : make_type(type.dtype, type.sizes);
+  return type == wanted ? 0 : dense_bytes(type);
+}
+
+}  // namespace
+
+int64_t convolution_scratch(const Function& function, const Node& node) {
+  const Convolution c = Convolution::forward(function, node);
+  const int64_t copies = format_copy(c, c.input) + format_copy(c, c.weight);
+  if (uses_columns(c)) {
+    return copies + columns(c);
+  }
+  if (is_pointwise(c)) {
+    return copies;
+  }
+  const int64_t weight = blocked_weight(c);
+  if (c.uses_channels_last()) {
+    return copies + weight + kTiles;
+  }
+  const Dims sizes = c.output_sizes();
+  const DType dtype = c.input.dtype;
+  const int64_t output = dense_bytes(make_type(dtype, sizes));
+  const int64_t blocked = blocked_bytes(sizes, dtype, false);
+  const int64_t input = blocked_bytes(c.input.sizes, dtype, true);
+  // First the product, in blocks; then the result beside it.
+  const int64_t product = input + weight + blocked;
+  const int64_t reorder = blocked + output * (c.transposed() ? 2 : 1);
+  return copies + std::max(product, reorder) - output;
+}
+
+int64_t convolution_backward_scratch(
+    const Function& function, const Node& node) {
+  const Convolution c = Convolution::backward(function, node);
+  const TensorType& grad = type_arg(function, node, 0);
+  const int64_t copies =
+      format_copy(c, c.input) + format_copy(c, c.weight) + format_copy(c, grad);
+  if (uses_columns(c)) {
+    return copies + columns(c);
+  }
+  if (is_pointwise(c)) {
+    return copies;
+  }
+  const bool for_input = flag_at(node, 10, 0);
+  const bool for_weight = flag_at(node, 10, 1);
+  const int64_t weight_result = for_weight ? dense_bytes(c.weight) : 0;
+  const int64_t weight = blocked_weight(c);
+  if (c.uses_channels_last()) {
+    return copies + std::max(
+                        for_input ? weight + kTiles - weight_result : 0,
+                        for_weight ? 2 * weight : 0);
+  }
+  const DType dtype = c.input.dtype;
+  const int64_t input = dense_bytes(c.input);
+  const int64_t blocked_input = blocked_bytes(c.input.sizes, dtype, true);
+  const int64_t blocked_grad = blocked_bytes(grad.sizes, dtype, false);
+  const int64_t input_result = for_input ? input : 0;
+  // Live bytes at three moments; the last two keep the input's gradient.
+  int64_t peak = 0;
+  if (for_input) {
+    const int64_t made = blocked_bytes(c.input.sizes, dtype, false);
+    peak = std::max(
+        blocked_grad + weight + made, made + input * (has_stride(c) ? 2 : 1));
+  }
+  if (for_weight) {
+    peak = std::max(peak, input_result + blocked_grad + blocked_input + weight);
+  }
+  return copies + peak - input_result - weight_result;
+}
+
+}  // namespace weft
