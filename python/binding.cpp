@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension weft._weft: types and functions of the C++ library under the
+// same names. No decisions are made here.
+#include <torch/extension.h>
+
+#include "base/error.h"
+#include "capture/capture.h"
+#include "execute/allocation_watch.h"
+#include "execute/replay.h"
+#include "graph/graph.h"
+
+namespace py = pybind11;
+
+namespace weft {
+namespace {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+using Groups = std::vector<
+    std::pair<std::map<std::string, double>, std::vector<std::string>>>;
+
+std::vector<NamedTensor> named(const NamedTensors& pairs) {
+  std::vector<NamedTensor> tensors;
+  tensors.reserve(pairs.size());
+  for (const auto& [name, tensor] : pairs) {
+    tensors.push_back({name, tensor});
+  }
+  return tensors;
+}
+
+// A Recording as a `with` block.
+class RecordingBlock {
+ public:
+  explicit RecordingBlock(std::function<std::unique_ptr<Recording>()> start)
+      : start_(std::move(start)) {}
+  void enter() { recording_ = start_(); }
+  void exit() { recording_.reset(); }
+
+ private:
+  std::function<std::unique_ptr<Recording>()> start_;
+  std::unique_ptr<Recording> recording_;
+};
+
+void bind_capture(py::module_& module) {
+  py::class_<RecordingBlock>(module, "Recording")
+      .def("__enter__", &RecordingBlock::enter)
+      .def("__exit__", [](RecordingBlock& block, const py::args&) {
+        block.exit();
+      });
+  py::class_<Capture>(module, "Capture")
+      .def(
+          py::init([](std::string name, bool real) {
+            return std::make_unique<Capture>(
+                std::move(name),
+                real ? RecordMode::Real : RecordMode::Hollow);
+          }),
+          py::arg("name"),
+          py::arg("real") = false)
+      .def(
+          "record_init",
+          [](Capture& capture) {
+            return RecordingBlock([&] { return capture.record_init(); });
+          },
+          py::keep_alive<0, 1>())
+      .def(
+          "record_step",
+          [](Capture& capture) {
+            return RecordingBlock([&] { return capture.record_step(); });
+          },
+          py::keep_alive<0, 1>())
+      .def(
+          "begin_step",
+          [](Capture& capture,
+             const NamedTensors& parameters,
+             const NamedTensors& buffers,
+             const NamedTensors& batch) {
+            capture.begin_step(named(parameters), named(buffers), named(batch));
+          })
+      .def("begin_backward", &Capture::begin_backward)
+      .def(
+          "push_module",
+          [](Capture& capture, std::string path) {
+            capture.recorder().push_module(std::move(path));
+          })
+      .def(
+          "pop_module",
+          [](Capture& capture) { capture.recorder().pop_module(); })
+      .def_property_readonly(
+          "refusal",
+          [](Capture& capture) -> std::optional<std::pair<bool, std::string>> {
+            const auto& refusal = capture.recorder().refusal();
+            if (!refusal) {
+              return std::nullopt;
+            }
+            return std::make_pair(refusal->needs_values, refusal->message);
+          })
+      .def(
+          "finish",
+          [](Capture& capture,
+             const at::Tensor& loss,
+             const std::optional<std::pair<std::string, Groups>>& optimizer,
+             const std::vector<std::pair<std::string, std::string>>& modules) {
+            std::optional<OptimizerDescription> description;
+            if (optimizer) {
+              description.emplace();
+              description->kind = optimizer->first;
+              for (const auto& [options, parameters] : optimizer->second) {
+                description->groups.push_back({options, parameters});
+              }
+            }
+            std::vector<Module> list;
+            for (const auto& [path, type] : modules) {
+              list.push_back({path, type});
+            }
+            return capture.finish(loss, description, std::move(list));
+          },
+          py::arg("loss"),
+          py::arg("optimizer"),
+          py::arg("modules"));
+}
+
+void bind_graph(py::module_& module) {
+  py::class_<Graph>(module, "Graph")
+      .def_readonly("name", &Graph::name)
+      .def("__str__", [](const Graph& graph) { return print(graph); })
+      .def("verify", [](const Graph& graph) { verify(graph); })
+      .def_static(
+          "parse",
+          [](const std::string& text, const std::string& source) {
+            return parse_graph(text, source);
+          },
+          py::arg("text"),
+          py::arg("source") = "<text>")
+      .def(
+          "inputs",
+          [](const Graph& graph, const std::string& name) {
+            std::vector<std::pair<std::string, std::string>> inputs;
+            const Function* function = find_function(graph, name);
+            WEFT_CHECK_USER(function, "the graph has no function ", name);
+            for (const Input& input : function->inputs) {
+              inputs.emplace_back(
+                  std::string(weft::name(input.kind)), input.keys.front());
+            }
+            return inputs;
+          })
+      .def(
+          "outputs",
+          [](const Graph& graph, const std::string& name) {
+            std::vector<std::pair<std::string, std::string>> outputs;
+            const Function* function = find_function(graph, name);
+            WEFT_CHECK_USER(function, "the graph has no function ", name);
+            for (const Output& output : function->outputs) {
+              outputs.emplace_back(
+                  std::string(weft::name(output.kind)), output.key);
+            }
+            return outputs;
+          });
+  module.def("constant", &constant_tensor);
+  module.def(
+      "replay",
+      [](const Graph& graph,
+         const std::string& name,
+         const std::vector<std::optional<at::Tensor>>& inputs) {
+        const Function* function = find_function(graph, name);
+        WEFT_CHECK_USER(function, "the graph has no function ", name);
+        std::vector<at::Tensor> tensors;
+        for (const auto& input : inputs) {
+          tensors.push_back(input ? input->detach() : at::Tensor());
+        }
+        std::vector<std::optional<at::Tensor>> outputs;
+        for (at::Tensor& output : replay(*function, tensors)) {
+          outputs.push_back(
+              output.defined() ? std::optional(std::move(output))
+                               : std::nullopt);
+        }
+        return outputs;
+      });
+}
+
+void bind_watch(py::module_& module) {
+  py::class_<AllocationWatch>(module, "AllocationWatch")
+      .def(py::init<>())
+      .def_property_readonly("live_bytes", &AllocationWatch::live_bytes)
+      .def_property_readonly("peak_bytes", &AllocationWatch::peak_bytes)
+      .def("reset_peak", &AllocationWatch::reset_peak)
+      .def("close", &AllocationWatch::close);
+}
+
+}  // namespace
+}  // namespace weft
+
+PYBIND11_MODULE(_weft, module) {
+  static py::exception<weft::UserError> user_error(module, "UserError");
+  py::register_exception<weft::UserError>(module, "UserError");
+  weft::bind_graph(module);
+  weft::bind_capture(module);
+  weft::bind_watch(module);
+}

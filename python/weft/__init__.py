@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weft: one ordinary PyTorch training step, planned and run on many machines."""
+
+from weft._weft import Graph, UserError
+from weft.capture import capture, capture_function
+
+__all__ = ["Graph", "UserError", "capture", "capture_function"]

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python door to capture: runs the user's own step while C++ writes it down."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from weft import _weft
+from weft._weft import Graph, UserError
+
+
+@dataclass
+class Captured:
+    """A graph and how long its making took."""
+
+    graph: Graph
+    # Running the user's function, which builds the model.
+    build_seconds: float
+    # Running and writing down one step.
+    capture_seconds: float
+    # Values were needed: real tensors were used.
+    real: bool
+
+
+def capture(model, batch, optimizer=None, *, name="model") -> Graph:
+    """The training step of a live model; its tensors are only looked at.
+
+    Gradients that the parameters hold are kept as they were.
+    """
+    taken = _weft.Capture(name, real=True)
+    gradients = {p: p.grad for p in model.parameters()}
+    try:
+        for parameter in gradients:
+            parameter.grad = None
+        return _record_step(taken, model, batch, optimizer)
+    finally:
+        for parameter, gradient in gradients.items():
+            parameter.grad = gradient
+
+
+def capture_function(function, options=None, *, name=None) -> Captured:
+    """The step of what `function(**options)` returns.
+
+    Nothing is allocated and nothing is computed, unless the model reads values
+    while it runs; then it runs for real on the batch that it comes with.
+    """
+    name = name or function.__name__
+    attempts = (
+        {"real": False, "tracing": False},
+        {"real": False, "tracing": True},
+        {"real": True, "tracing": False},
+    )
+    for attempt in attempts:
+        taken = _weft.Capture(name, real=attempt["real"])
+        try:
+            return _attempt(taken, function, options or {}, **attempt)
+        except Exception as error:
+            if taken.refusal is None:
+                if attempt["real"] or "weft: no data" not in str(error):
+                    raise
+            elif not taken.refusal[0]:
+                raise UserError(taken.refusal[1]) from error
+            last = error
+    raise last
+
+
+def _attempt(taken, function, options, *, real, tracing):
+    start = time.perf_counter()
+    with taken.record_init():
+        parts = _parts(function(**options))
+    build_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    with _says_it_traces() if tracing else contextlib.nullcontext():
+        graph = _record_step(taken, *parts)
+    return Captured(graph, build_seconds, time.perf_counter() - start, real)
+
+
+def _parts(returned):
+    """(model, batch, optimizer or None) of what a model function returned."""
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+        raise UserError(
+            "the function must return (model, batch) or (model, batch, "
+            f"optimizer); it returned {_kind(returned)}"
+        )
+    model, batch, optimizer = (*returned, None)[:3]
+    if not isinstance(model, nn.Module):
+        raise UserError(f"the model must be an nn.Module; it is {_kind(model)}")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise UserError(
+            "not supported: an optimizer that is not a torch.optim.Optimizer; "
+            f"it is {_kind(optimizer)}"
+        )
+    return model, batch, optimizer
+
+
+def _kind(thing):
+    if isinstance(thing, tuple):
+        return f"a tuple of {len(thing)}"
+    return f"a {type(thing).__name__}"
+
+
+def _record_step(taken, model, batch, optimizer):
+    arguments, keywords = _batch_arguments(batch)
+    taken.begin_step(
+        list(model.named_parameters(remove_duplicate=False)),
+        [
+            (key, tensor)
+            for key, tensor in model.named_buffers(remove_duplicate=False)
+            if tensor is not None
+        ],
+        _batch_tensors(arguments, keywords),
+    )
+    with taken.record_step(), _module_paths(taken, model):
+        loss = _loss(model(*arguments, **keywords))
+        taken.begin_backward()
+        loss.backward()
+    return taken.finish(
+        loss,
+        _describe(optimizer, model) if optimizer is not None else None,
+        [(path, type(module).__name__) for path, module in model.named_modules()],
+    )
+
+
+def _batch_arguments(batch):
+    if isinstance(batch, torch.Tensor):
+        return (batch,), {}
+    if isinstance(batch, (tuple, list)):
+        return tuple(batch), {}
+    if isinstance(batch, dict) or hasattr(batch, "keys"):
+        return (), {str(key): batch[key] for key in batch.keys()}
+    raise UserError(
+        f"the batch must be a tensor, a tuple or a dict; it is {_kind(batch)}"
+    )
+
+
+def _batch_tensors(arguments, keywords):
+    tensors = []
+
+    def walk(key, value):
+        if isinstance(value, torch.Tensor):
+            tensors.append((key, value))
+        elif isinstance(value, (tuple, list)):
+            for i, item in enumerate(value):
+                walk(f"{key}.{i}", item)
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                walk(f"{key}.{name}", item)
+
+    for i, value in enumerate(arguments):
+        walk(str(i), value)
+    for key, value in keywords.items():
+        walk(key, value)
+    return tensors
+
+
+def _loss(output):
+    if hasattr(output, "loss") and output.loss is not None:
+        output = output.loss
+    elif isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    elif isinstance(output, dict) and "loss" in output:
+        output = output["loss"]
+    if not isinstance(output, torch.Tensor):
+        raise UserError(
+            "the model must return the loss, a tuple that starts with it, or an "
+            f"object with .loss; it returned {_kind(output)}"
+        )
+    if output.numel() != 1:
+        raise UserError(
+            f"the loss must be one number; it has the shape {tuple(output.shape)}. "
+            "Reduce it with .mean() or .sum()"
+        )
+    if not output.requires_grad:
+        raise UserError(
+            "the loss does not depend on any parameter that requires a gradient"
+        )
+    return output
+
+
+@contextlib.contextmanager
+def _module_paths(taken, model):
+    """Tells the recorder which module is running.
+
+    nn.Module.__call__ is wrapped rather than hooked: hooks would send every
+    call of every module down torch's slow path.
+    """
+    paths = {module: path for path, module in model.named_modules()}
+    push, pop = taken.push_module, taken.pop_module
+    call = nn.Module.__call__
+
+    def call_with_path(module, *args, **kwargs):
+        path = paths.get(module)
+        if path is None:
+            return call(module, *args, **kwargs)
+        push(path)
+        try:
+            return call(module, *args, **kwargs)
+        finally:
+            pop()
+
+    nn.Module.__call__ = call_with_path
+    try:
+        yield
+    finally:
+        nn.Module.__call__ = call
+
+
+@contextlib.contextmanager
+def _says_it_traces():
+    """Libraries that look at values to save work are asked not to.
+
+    transformers skips attention masks that are all ones after looking at them,
+    unless it is being compiled; a plan must hold for any batch, so the mask has
+    to stay in the step.
+    """
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def _describe(optimizer, model):
+    """(kind, [(options, parameter names)]) of a torch.optim optimizer."""
+    names = {}
+    for name, parameter in model.named_parameters():
+        names.setdefault(parameter, name)
+    groups = []
+    for group in optimizer.param_groups:
+        options = {}
+        for key, value in group.items():
+            if key == "params" or value is None:
+                continue
+            if key == "betas":
+                options["beta1"], options["beta2"] = map(float, value)
+            elif isinstance(value, torch.Tensor):
+                options[key] = float(value)
+            elif isinstance(value, (bool, int, float)):
+                options[key] = float(value)
+            elif isinstance(value, (tuple, list)):
+                for i, item in enumerate(value):
+                    if item is not None:
+                        options[f"{key}{i + 1}"] = float(item)
+            else:
+                raise UserError(
+                    f"not supported: the optimizer option {key}={value!r}"
+                )
+        try:
+            parameters = [names[parameter] for parameter in group["params"]]
+        except KeyError:
+            raise UserError(
+                "the optimizer holds a parameter that the model does not have: "
+                "build it from model.parameters()"
+            ) from None
+        groups.append((options, parameters))
+    return type(optimizer).__name__.lower(), groups

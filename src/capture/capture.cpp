@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/capture.h"
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "aten/types.h"
+
+namespace weft {
+namespace {
+
+// The same memory seen the same way: one tensor under two names.
+struct Place {
+  const c10::StorageImpl* storage;
+  int64_t offset;
+  Dims sizes;
+  bool operator==(const Place&) const = default;
+};
+
+Place place_of(const at::Tensor& tensor) {
+  return {
+      tensor.storage().unsafeGetStorageImpl(),
+      tensor.storage_offset(),
+      tensor.sizes().vec()};
+}
+
+}  // namespace
+
+Capture::Capture(std::string name, RecordMode mode)
+    : name_(std::move(name)), recorder_(std::make_shared<Recorder>(mode)) {
+  recorder_->begin_function("init", Phase::Init);
+}
+
+std::unique_ptr<Recording> Capture::record_init() {
+  return std::make_unique<Recording>(recorder_);
+}
+
+std::unique_ptr<Recording> Capture::record_step() {
+  return std::make_unique<Recording>(recorder_);
+}
+
+std::vector<Capture::Held> Capture::bind_all(
+    const std::vector<NamedTensor>& tensors,
+    InputKind kind) {
+  std::vector<Held> held;
+  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
+  for (const auto& [name, tensor] : tensors) {
+    const Place place = place_of(tensor);
+    bool tied = false;
+    for (const size_t i : by_storage[place.storage]) {
+      if (place_of(held[i].tensor) == place) {
+        held[i].names.push_back(name);
+        tied = true;
+      }
+    }
+    if (!tied) {
+      by_storage[place.storage].push_back(held.size());
+      held.push_back({{name}, tensor, ValueId::None});
+    }
+  }
+  for (Held& one : held) {
+    one.value = recorder_->bind_input(
+        one.tensor,
+        {.kind = kind,
+         .keys = one.names,
+         .trained =
+             kind == InputKind::Parameter && one.tensor.requires_grad()});
+  }
+  return held;
+}
+
+void Capture::begin_step(
+    const std::vector<NamedTensor>& parameters,
+    const std::vector<NamedTensor>& buffers,
+    const std::vector<NamedTensor>& batch) {
+  recorder_->begin_function("step", Phase::Forward);
+  bind_all(batch, InputKind::Batch);
+  parameters_ = bind_all(parameters, InputKind::Parameter);
+  buffers_ = bind_all(buffers, InputKind::Buffer);
+  // What the recording of `init` made of them, before the step changes them.
+  return_init(parameters_, OutputKind::Parameter);
+  return_init(buffers_, OutputKind::Buffer);
+}
+
+void Capture::return_init(const std::vector<Held>& held, OutputKind kind) {
+  for (const Held& one : held) {
+    if (const auto value = recorder_->value_before(one.tensor)) {
+      recorder_->function_before().outputs.push_back(
+          {kind, one.names.front(), *value});
+    }
+  }
+}
+
+void Capture::begin_backward() {
+  recorder_->set_phase(Phase::Backward);
+}
+
+Graph Capture::finish(
+    const at::Tensor& loss,
+    const std::optional<OptimizerDescription>& optimizer,
+    std::vector<Module> modules) {
+  WEFT_CHECK_USER(
+      loss.defined() && loss.numel() == 1,
+      "[capture] the loss must be one number; the model returned a tensor of ",
+      loss.defined() ? print(type_of(loss)) : std::string("nothing"),
+      ". Reduce it (.mean() or .sum())");
+  std::vector<Output> outputs = {
+      {OutputKind::Loss, "", recorder_->value_of(loss)}};
+  for (const Held& parameter : parameters_) {
+    const at::Tensor& gradient = parameter.tensor.grad();
+    if (gradient.defined()) {
+      outputs.push_back(
+          {OutputKind::Gradient,
+           parameter.names.front(),
+           recorder_->value_of(gradient)});
+    }
+  }
+  for (const Held& buffer : buffers_) {
+    const ValueId now = recorder_->value_of(buffer.tensor);
+    if (now != buffer.value) {
+      outputs.push_back({OutputKind::Buffer, buffer.names.front(), now});
+    }
+  }
+  Graph graph;
+  graph.name = name_;
+  graph.modules = std::move(modules);
+  graph.constants = recorder_->take_constants();
+  Function init = std::move(recorder_->function_before());
+  Function step = std::move(recorder_->function());
+  recorder_->close();
+  step.outputs = std::move(outputs);
+  if (optimizer) {
+    add_optimizer(step, *optimizer);
+  }
+  if (!init.outputs.empty()) {
+    drop_unused_nodes(init);
+    graph.functions.push_back(std::move(init));
+  }
+  graph.functions.push_back(std::move(step));
+  parameters_.clear();
+  buffers_.clear();
+  return graph;
+}
+
+void drop_unused_nodes(Function& function) {
+  std::vector<bool> used(function.values.size(), false);
+  for (const Output& output : function.outputs) {
+    used[index(output.value)] = true;
+  }
+  std::vector<bool> kept(function.nodes.size(), false);
+  for (size_t i = function.nodes.size(); i-- > 0;) {
+    const Node& node = function.nodes[i];
+    for (const ValueId result : node.results) {
+      kept[i] = kept[i] || used[index(result)];
+    }
+    if (kept[i]) {
+      for_each_operand(node, [&](ValueId id) { used[index(id)] = true; });
+    }
+  }
+  Function slim;
+  slim.name = function.name;
+  std::vector<ValueId> renamed(function.values.size(), ValueId::None);
+  const auto keep = [&](ValueId id) {
+    renamed[index(id)] = add_value(
+        slim, function[id].name, function[id].type);
+    return renamed[index(id)];
+  };
+  for (Input input : function.inputs) {
+    if (used[index(input.value)]) {
+      input.value = keep(input.value);
+      slim.inputs.push_back(std::move(input));
+    }
+  }
+  const std::function<void(Arg&)> rename = [&](Arg& arg) {
+    if (auto* id = std::get_if<ValueId>(&arg.data)) {
+      *id = renamed[index(*id)];
+    } else if (auto* list = std::get_if<Arg::List>(&arg.data)) {
+      for (Arg& item : *list) {
+        rename(item);
+      }
+    }
+  };
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    if (!kept[i]) {
+      continue;
+    }
+    Node node = std::move(function.nodes[i]);
+    for (Arg& arg : node.args) {
+      rename(arg);
+    }
+    for (Option& option : node.options) {
+      rename(option.value);
+    }
+    node.releases.clear();
+    if (node.overwrites != ValueId::None) {
+      node.overwrites = renamed[index(node.overwrites)];
+    }
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      node.results[r] = keep(node.results[r]);
+      slim[node.results[r]].node = static_cast<NodeId>(slim.nodes.size());
+      slim[node.results[r]].result = static_cast<int32_t>(r);
+    }
+    slim.nodes.push_back(std::move(node));
+  }
+  for (Output& output : function.outputs) {
+    output.value = renamed[index(output.value)];
+  }
+  slim.outputs = std::move(function.outputs);
+  function = std::move(slim);
+}
+
+}  // namespace weft

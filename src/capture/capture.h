@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch -> Graph. The sequence that every front end follows:
+//
+//   Capture capture("gpt", RecordMode::Hollow);
+//   { auto r = capture.record_init();  build the model and the batch }
+//   capture.begin_step(parameters, buffers, batch);
+//   { auto r = capture.record_step();
+//     loss = model(batch);  capture.begin_backward();  loss.backward(); }
+//   Graph graph = capture.finish(loss, optimizer);
+//
+// Building is optional: a live model gives its tensors to begin_step and its
+// Graph has no `init`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/optimizer.h"
+#include "capture/recorder.h"
+#include "graph/graph.h"
+
+namespace weft {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+class Capture {
+ public:
+  Capture(std::string name, RecordMode mode);
+
+  // Records the calls of this thread into `init` / `step` while it lives.
+  std::unique_ptr<Recording> record_init();
+  std::unique_ptr<Recording> record_step();
+
+  // Every name of every parameter and buffer (a tied one appears under each of
+  // its names), and the batch.
+  void begin_step(
+      const std::vector<NamedTensor>& parameters,
+      const std::vector<NamedTensor>& buffers,
+      const std::vector<NamedTensor>& batch);
+  void begin_backward();
+
+  // Call once, with the recording off. `modules` in the order of the model.
+  // Throws UserError when `loss` is not a scalar that the step computed, or
+  // the optimizer is not supported.
+  Graph finish(
+      const at::Tensor& loss,
+      const std::optional<OptimizerDescription>& optimizer,
+      std::vector<Module> modules);
+
+  Recorder& recorder() { return *recorder_; }
+
+ private:
+  struct Held {
+    std::vector<std::string> names;
+    at::Tensor tensor;
+    ValueId value;
+  };
+
+  std::vector<Held> bind_all(
+      const std::vector<NamedTensor>& tensors,
+      InputKind kind);
+  void return_init(const std::vector<Held>& held, OutputKind kind);
+
+  std::string name_;
+  std::shared_ptr<Recorder> recorder_;
+  std::vector<Held> parameters_;
+  std::vector<Held> buffers_;
+};
+
+// Drops the nodes that nothing returned depends on.
+void drop_unused_nodes(Function& function);
+
+}  // namespace weft

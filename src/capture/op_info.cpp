@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/op_info.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+// "aten::add.Tensor" -> "aten.add.Tensor".
+std::string graph_name(const c10::OperatorName& name) {
+  std::string text = name.name;
+  const size_t colons = text.find("::");
+  if (colons != std::string::npos) {
+    text.replace(colons, 2, ".");
+  }
+  if (!name.overload_name.empty()) {
+    text += "." + name.overload_name;
+  }
+  return text;
+}
+
+std::string stem_of(const c10::OperatorName& name) {
+  const size_t colons = name.name.find("::");
+  std::string stem =
+      colons == std::string::npos ? name.name : name.name.substr(colons + 2);
+  const size_t first = stem.find_first_not_of('_');
+  return first == std::string::npos ? stem : stem.substr(first);
+}
+
+bool holds_tensor(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::TensorType) {
+    return true;
+  }
+  if (type->kind() == c10::TypeKind::OptionalType ||
+      type->kind() == c10::TypeKind::ListType) {
+    return holds_tensor(type->containedType(0));
+  }
+  return false;
+}
+
+ArgForm form_of(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (type->kind() == c10::TypeKind::OptionalType) {
+    type = type->containedType(0);
+  }
+  switch (type->kind()) {
+    case c10::TypeKind::ScalarTypeType:
+      return ArgForm::DType;
+    case c10::TypeKind::MemoryFormatType:
+      return ArgForm::MemoryFormat;
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::GeneratorType:
+    case c10::TypeKind::StreamObjType:
+      return ArgForm::Dropped;
+    default:
+      break;
+  }
+  return argument.name() == "pin_memory" || argument.name() == "non_blocking"
+      ? ArgForm::Dropped
+      : ArgForm::Plain;
+}
+
+// PyTorch's functional twin of an operator that changes its arguments. Its
+// name is the same without the underscore, but for a few whose twin the code
+// generator had to call otherwise.
+std::optional<c10::OperatorHandle> functional_twin(
+    const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  std::vector<c10::OperatorName> candidates;
+  if (name.name.back() == '_') {
+    const std::string stem = name.name.substr(0, name.name.size() - 1);
+    candidates = {
+        {stem, name.overload_name},
+        {stem, name.overload_name == "float" ? "p" : name.overload_name},
+        {stem + "_functional", name.overload_name}};
+  } else {
+    candidates = {
+        {name.name + "_functional", name.overload_name},
+        {"aten::_native_batch_norm_legit_functional", ""}};
+  }
+  for (const c10::OperatorName& candidate : candidates) {
+    auto found = c10::Dispatcher::singleton().findSchema(candidate);
+    if (found) {
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+OpInfo make_info(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  OpInfo info(op);
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    if (argument.alias_info() && argument.alias_info()->isWrite()) {
+      info.mutated.push_back(i);
+    }
+    info.has_tensor_argument |= holds_tensor(argument.type());
+  }
+  bool tensor_result = false;
+  bool view_result = false;
+  for (const c10::Argument& result : schema.returns()) {
+    tensor_result |= holds_tensor(result.type());
+    view_result |= result.alias_info() && !result.alias_info()->isWrite();
+  }
+  // Its schema does not say that it updates the running statistics.
+  if (op.operator_name().name == "aten::native_batch_norm") {
+    info.mutated = {3, 4};
+  }
+  const bool in_place_view = op.hasTag(at::Tag::inplace_view);
+  if (!info.mutated.empty() && !in_place_view) {
+    info.kind = CallKind::Mutation;
+    info.returns_mutated = op.operator_name().name.back() == '_';
+    auto twin = functional_twin(op);
+    WEFT_CHECK_USER(
+        twin.has_value(),
+        "[capture] ",
+        graph_name(op.operator_name()),
+        " writes into a tensor that is given to it, and has no form that "
+        "returns the result instead: write the call without `out=`");
+    info.functional = *twin;
+  }
+  info.name = graph_name(info.functional.operator_name());
+  info.stem = stem_of(info.functional.operator_name());
+  if (in_place_view) {
+    // t_() and the like change only the shape of the tensor itself.
+    info.kind = CallKind::View;
+    auto twin = functional_twin(op);
+    if (twin) {
+      info.functional = *twin;
+      info.name = graph_name(twin->operator_name());
+      info.stem = stem_of(twin->operator_name());
+    }
+  }
+  info.def = find_op(info.name);
+  info.random = op.hasTag(at::Tag::nondeterministic_seeded) ||
+      (info.def && info.def->kind == OpKind::Random);
+  for (const c10::Argument& argument :
+       info.functional.schema().arguments()) {
+    info.forms.push_back(form_of(argument));
+  }
+  if (info.kind != CallKind::Compute) {
+    return info;
+  }
+  if (!tensor_result) {
+    const bool reads = info.name == "aten._local_scalar_dense" ||
+        info.name == "aten.equal" || info.name == "aten.is_nonzero" ||
+        info.name == "aten.allclose";
+    info.kind = reads ? CallKind::ValueRead : CallKind::Query;
+  } else if (op.hasTag(at::Tag::dynamic_output_shape)) {
+    info.kind = CallKind::DataDependent;
+  } else if (view_result || (info.def && info.def->kind == OpKind::View)) {
+    info.kind = CallKind::View;
+  } else if (info.def && info.def->kind == OpKind::DataDependent) {
+    info.kind = CallKind::DataDependent;
+  } else if (op.hasKernelForDispatchKey(
+                 c10::DispatchKey::CompositeImplicitAutograd)) {
+    info.kind = CallKind::Composite;
+  }
+  return info;
+}
+
+}  // namespace
+
+const OpInfo& info_of(const c10::OperatorHandle& op) {
+  // Schemas live as long as the dispatcher; capture runs on one thread at a
+  // time (the interpreter's or the caller's).
+  static thread_local std::
+      unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>>
+          cache;
+  std::unique_ptr<OpInfo>& slot = cache[&op.schema()];
+  if (!slot) {
+    slot = std::make_unique<OpInfo>(make_info(op));
+  }
+  return *slot;
+}
+
+}  // namespace weft

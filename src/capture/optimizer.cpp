@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/optimizer.h"
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "ops/op_def.h"
+
+namespace weft {
+namespace {
+
+struct State {
+  std::string name;
+  TensorType type;
+};
+
+const TensorType kCounter{DType::F32, {}, {}};
+
+bool is_on(const OptimizerGroup& group, const std::string& option) {
+  const auto found = group.options.find(option);
+  return found != group.options.end() && found->second != 0;
+}
+
+// What the optimizer keeps for a parameter, in the order of its node's
+// operands.
+std::vector<State> states_of(
+    const std::string& kind,
+    const OptimizerGroup& group,
+    const TensorType& parameter) {
+  if (kind == "sgd") {
+    return is_on(group, "momentum")
+        ? std::vector<State>{{"momentum_buffer", parameter}}
+        : std::vector<State>{};
+  }
+  if (kind == "adam" || kind == "adamw") {
+    std::vector<State> states = {
+        {"exp_avg", parameter}, {"exp_avg_sq", parameter}};
+    if (is_on(group, "amsgrad")) {
+      states.push_back({"max_exp_avg_sq", parameter});
+    }
+    states.push_back({"step", kCounter});
+    return states;
+  }
+  if (kind == "adagrad") {
+    return {{"sum", parameter}, {"step", kCounter}};
+  }
+  if (kind == "lion") {
+    return {{"exp_avg", parameter}};
+  }
+  if (kind == "adafactor") {
+    const size_t ndim = parameter.sizes.size();
+    if (ndim < 2) {
+      return {{"variance", parameter}, {"step", kCounter}};
+    }
+    Dims rows = parameter.sizes;
+    rows[ndim - 1] = 1;
+    Dims columns = parameter.sizes;
+    columns[ndim - 2] = 1;
+    return {
+        {"row_var", make_type(parameter.dtype, rows)},
+        {"col_var", make_type(parameter.dtype, columns)},
+        {"step", kCounter}};
+  }
+  throw UserError(
+      cat("not supported: the optimizer ",
+          kind,
+          ". Weft knows sgd, adam, adamw, adagrad, adafactor and lion; use one "
+          "of them, or leave the optimizer out to capture forward and "
+          "backward alone"));
+}
+
+ValueId add_input(Function& step, Input input, const TensorType& type) {
+  input.value = add_value(step, input.keys.front(), type);
+  step.inputs.push_back(input);
+  return input.value;
+}
+
+ValueId find_input(const Function& step, const std::string& key) {
+  for (const Input& input : step.inputs) {
+    if (input.kind == InputKind::Parameter && input.keys.front() == key) {
+      return input.value;
+    }
+  }
+  throw UserError(
+      cat("[capture] the optimizer holds a parameter that the model does not "
+          "have: ",
+          key));
+}
+
+}  // namespace
+
+void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
+  std::map<std::string, ValueId> gradients;
+  for (const Output& output : step.outputs) {
+    if (output.kind == OutputKind::Gradient) {
+      gradients[output.key] = output.value;
+    }
+  }
+  NameTable names;
+  for (size_t g = 0; g < optimizer.groups.size(); ++g) {
+    const OptimizerGroup& group = optimizer.groups[g];
+    std::optional<ValueId> rate;
+    for (const std::string& key : group.parameters) {
+      const auto gradient = gradients.find(key);
+      if (gradient == gradients.end()) {
+        continue;
+      }
+      const ValueId parameter = find_input(step, key);
+      const TensorType type = step[parameter].type;
+      if (!rate) {
+        const std::string name = cat("lr.", g);
+        rate = add_input(
+            step,
+            {.kind = InputKind::Scalar, .keys = {name}, .trained = false},
+            kCounter);
+      }
+      Node node;
+      node.op = "weft." + optimizer.kind;
+      node.phase = Phase::Optimizer;
+      node.overwrites = parameter;
+      node.args = {{parameter}, {gradient->second}};
+      const std::string path = step[parameter].name;
+      std::vector<std::string> result_names = {
+          names.unique(path, optimizer.kind)};
+      std::vector<TensorType> types = {type};
+      std::vector<std::string> state_keys;
+      for (const State& state : states_of(optimizer.kind, group, type)) {
+        const std::string state_key = cat(key, ".", state.name);
+        node.args.push_back({add_input(
+            step,
+            {.kind = InputKind::State, .keys = {state_key}, .trained = false},
+            state.type)});
+        result_names.push_back(names.unique(path, state.name));
+        types.push_back(state.type);
+        state_keys.push_back(state_key);
+      }
+      node.args.push_back({*rate});
+      for (const auto& [name, value] : group.options) {
+        if (name != "lr") {
+          node.options.push_back({name, {value}});
+        }
+      }
+      const NodeId id =
+          add_node(step, std::move(node), result_names, types);
+      const std::vector<ValueId> results = step.nodes[index(id)].results;
+      step.outputs.push_back({OutputKind::Parameter, key, results.front()});
+      for (size_t i = 0; i < state_keys.size(); ++i) {
+        step.outputs.push_back(
+            {OutputKind::State, state_keys[i], results[i + 1]});
+      }
+    }
+  }
+}
+
+}  // namespace weft

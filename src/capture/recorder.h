@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes down every operator call of the thread into a Function.
+//
+// While a Recording is in scope, each ATen call of this thread, those of
+// autograd's backward included, arrives here below autograd. In Hollow mode no
+// kernel runs: results are hollow tensors whose types come from the op table or
+// from PyTorch's shape kernels. In Real mode the CPU kernels run, for models
+// that read values while they run.
+//
+// Not thread-safe; one Recording at a time in a thread.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/hollow.h"
+#include "capture/op_info.h"
+#include "capture/storage_table.h"
+#include "graph/graph.h"
+
+namespace weft {
+
+enum class RecordMode { Hollow, Real };
+
+// Why a model cannot be captured, kept apart from the exception because Python
+// turns C++ exceptions into its own.
+struct Refusal {
+  // Another try in Real mode may work.
+  bool needs_values = false;
+  std::string message;
+};
+
+class Recorder : public StorageObserver,
+                 public std::enable_shared_from_this<Recorder> {
+ public:
+  explicit Recorder(RecordMode mode);
+
+  RecordMode mode() const { return mode_; }
+
+  // Starts a function. The one before stays open for what is still asked of
+  // it: a tensor made there and read here, without having been bound, becomes
+  // an input called "unnamed.N" here and an output there.
+  void begin_function(std::string name, Phase phase);
+  Function& function() { return now_.function; }
+  Function& function_before() { return before_.function; }
+
+  // Makes the tensor an input of the function.
+  ValueId bind_input(const at::Tensor& tensor, Input input);
+
+  // The value that the tensor holds now. A tensor made outside becomes a
+  // constant.
+  ValueId value_of(const at::Tensor& tensor);
+  // Its value in the function before, if it was made there.
+  std::optional<ValueId> value_before(const at::Tensor& tensor);
+
+  std::vector<Constant> take_constants();
+
+  // No more is recorded: storages that end from here on are not releases.
+  void close() { closed_ = true; }
+
+  // The module whose forward is running; paths are "blocks.0.attn".
+  void push_module(std::string path);
+  void pop_module();
+  void set_phase(Phase phase) { phase_ = phase; }
+
+  // Appends a node made by hand (the optimizer's).
+  std::vector<ValueId> emit(
+      Node node,
+      const std::string& stem,
+      const std::vector<TensorType>& types);
+
+  const std::optional<Refusal>& refusal() const { return refusal_; }
+
+  // Called by the dispatcher's fallback.
+  void call(
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet keys,
+      torch::jit::Stack* stack);
+
+  void storage_released(const c10::StorageImpl* storage) override;
+
+ private:
+  // A function and what is needed to add to it.
+  struct Tape {
+    Function function;
+    NameTable names;
+    StorageTable table;
+  };
+
+  StorageTable make_table(Tape& tape);
+  ValueId bind(Tape& tape, const at::Tensor& tensor, Input input);
+  std::vector<ValueId> emit_to(
+      Tape& tape,
+      Node node,
+      const std::string& stem,
+      const std::vector<TensorType>& types);
+  Arg arg_of(const at::Tensor& tensor);
+  ValueId add_constant(const at::Tensor& tensor);
+  ValueId add_unnamed(const at::Tensor& tensor, ValueId before);
+  Node make_node(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
+  std::vector<ValueId> append(
+      Node node,
+      const OpInfo& info,
+      const std::vector<TensorType>& types);
+  Phase current_phase() const;
+  std::string current_path();
+
+  void call_view(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet keys,
+      torch::jit::Stack* stack);
+  void call_mutation(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet keys,
+      torch::jit::Stack* stack);
+  void call_compute(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet keys,
+      torch::jit::Stack* stack);
+  void call_value_read(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet keys,
+      torch::jit::Stack* stack);
+  // The results' types without running anything.
+  std::vector<c10::IValue> infer(
+      const OpInfo& info,
+      const Node& node,
+      c10::ArrayRef<c10::IValue> arguments);
+  [[noreturn]] void refuse(bool needs_values, std::string message);
+
+  // Small values that depend on no parameter and no batch are computed beside
+  // the recording, so that code which reads them while the model is built
+  // (`linspace(...).item()`) works without values for anything else.
+  void compute_known(
+      const OpInfo& info,
+      c10::ArrayRef<c10::IValue> arguments,
+      const std::vector<ValueId>& results);
+  const at::Tensor* known(const at::Tensor& tensor);
+
+  // A node repeated during backward by torch.utils.checkpoint draws the random
+  // numbers of the forward node that it repeats.
+  int64_t rng_number(const Node& node);
+  void index_forward();
+  std::string signature(const Node& node) const;
+
+  RecordMode mode_;
+  Tape now_;
+  Tape before_;
+  Phase phase_ = Phase::Forward;
+  std::vector<std::string> modules_;
+  // Module path by autograd sequence number.
+  std::unordered_map<uint64_t, std::string> path_of_sequence_;
+  int64_t next_rng_ = 0;
+
+  int64_t unnamed_ = 0;
+  std::vector<Constant> constants_;
+  // Real tensors that became constants stay alive, so that their addresses are
+  // not used again.
+  std::vector<at::Tensor> kept_;
+  std::unordered_map<int32_t, at::Tensor> known_;
+
+  bool forward_indexed_ = false;
+  std::unordered_map<std::string, std::vector<NodeId>> forward_by_signature_;
+  std::unordered_map<int32_t, ValueId> first_of_;
+
+  std::optional<Refusal> refusal_;
+  bool closed_ = false;
+};
+
+// Sends the calls of this thread to the recorder while it lives.
+class Recording {
+ public:
+  explicit Recording(std::shared_ptr<Recorder> recorder);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+ private:
+  std::shared_ptr<Recorder> before_;
+};
+
+// Lets calls through unrecorded while it lives.
+class RecordingPause {
+ public:
+  RecordingPause();
+  ~RecordingPause();
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
+
+ private:
+  bool was_on_;
+};
+
+}  // namespace weft

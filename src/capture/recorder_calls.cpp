@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recorder does with each kind of call.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "base/error.h"
+#include "capture/arguments.h"
+#include "aten/types.h"
+#include "capture/recorder.h"
+
+namespace weft {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
+// Known values are kept up to this many elements.
+constexpr int64_t kKnownElements = 4096;
+
+using Arguments = std::vector<c10::IValue>;
+
+Arguments arguments_of(
+    const c10::OperatorHandle& op,
+    const torch::jit::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  return {stack.end() - static_cast<ptrdiff_t>(count), stack.end()};
+}
+
+c10::DispatchKeySet below(c10::DispatchKeySet keys) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+}
+
+void replace_arguments(
+    const c10::OperatorHandle& op,
+    torch::jit::Stack* stack,
+    std::vector<c10::IValue> results) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  for (c10::IValue& result : results) {
+    stack->push_back(std::move(result));
+  }
+}
+
+std::vector<at::Tensor> tensors_in(c10::ArrayRef<c10::IValue> values) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& value : values) {
+    for_each_tensor(
+        value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  }
+  return tensors;
+}
+
+TensorType type_or_none(const at::Tensor& tensor) {
+  // A result that was not asked for (a gradient masked out) keeps its place.
+  return tensor.defined() ? type_of(tensor) : TensorType{DType::F32, {0}, {}};
+}
+
+std::vector<TensorType> types_in(const std::vector<at::Tensor>& tensors) {
+  std::vector<TensorType> types;
+  types.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    types.push_back(type_or_none(tensor));
+  }
+  return types;
+}
+
+bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
+  bool found = false;
+  if (arguments.size() > 1 && arguments[1].isList()) {
+    for_each_tensor(arguments[1], [&](const at::Tensor& tensor) {
+      found |= tensor.defined() &&
+          (tensor.scalar_type() == at::kBool ||
+           tensor.scalar_type() == at::kByte);
+    });
+  }
+  return found;
+}
+
+// Which results a backward op was asked for; empty when it has no such mask.
+std::vector<bool> output_mask(
+    const c10::FunctionSchema& schema,
+    c10::ArrayRef<c10::IValue> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].isBoolList() &&
+        schema.arguments()[i].name().find("output_mask") !=
+            std::string::npos) {
+      std::vector<bool> mask;
+      for (const bool asked : arguments[i].toBoolList()) {
+        mask.push_back(asked);
+      }
+      return mask;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void Recorder::call(
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  const OpInfo& info = info_of(op);
+  if (info.kind == CallKind::Composite) {
+    op.callBoxedForDispatchKey(
+        c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+  if (current_phase() == Phase::Recompute && !forward_indexed_) {
+    index_forward();
+  }
+  switch (info.kind) {
+    case CallKind::Composite:
+      return;
+    case CallKind::Query:
+      op.redispatchBoxed(below(keys), stack);
+      return;
+    case CallKind::View:
+      call_view(info, op, keys, stack);
+      return;
+    case CallKind::Mutation:
+      call_mutation(info, op, keys, stack);
+      return;
+    case CallKind::ValueRead:
+      call_value_read(info, op, keys, stack);
+      return;
+    case CallKind::DataDependent:
+      refuse(
+          false,
+          cat("[capture] ",
+              info.name,
+              modules_.empty() ? "" : " in module ",
+              modules_.empty() ? "" : modules_.back(),
+              ": the shape of its result depends on data, and a step that is "
+              "planned ahead needs shapes that do not. Use a mask "
+              "(torch.where, multiplication by 0/1) or a fixed size (topk, "
+              "capacity) instead"));
+    case CallKind::Compute:
+      if (info.name == "aten.index.Tensor" &&
+          has_bool_index(arguments_of(op, *stack))) {
+        refuse(
+            false,
+            cat("[capture] indexing with a boolean mask",
+                modules_.empty() ? "" : " in module ",
+                modules_.empty() ? "" : modules_.back(),
+                ": the shape of x[mask] depends on data. Use "
+                "torch.where(mask, x, 0) and divide by mask.sum() where a "
+                "mean is wanted"));
+      }
+      call_compute(info, op, keys, stack);
+      return;
+  }
+}
+
+Arg Recorder::arg_of(const at::Tensor& tensor) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+      !is_hollow(tensor)) {
+    // A Python number in a place for tensors.
+    const RecordingPause pause;
+    const at::Scalar number = at::_local_scalar_dense(tensor);
+    if (number.isBoolean()) {
+      return {number.toBool()};
+    }
+    if (number.isIntegral(/*includeBool=*/false)) {
+      return {static_cast<int64_t>(number.toLong())};
+    }
+    if (!number.isComplex()) {
+      return {number.toDouble()};
+    }
+  }
+  return {value_of(tensor)};
+}
+
+Node Recorder::make_node(
+    const OpInfo& info,
+    c10::ArrayRef<c10::IValue> arguments) {
+  Node node;
+  node.op = info.name;
+  write_arguments(
+      info,
+      arguments,
+      [this](const at::Tensor& tensor) { return arg_of(tensor); },
+      node);
+  return node;
+}
+
+void Recorder::call_view(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  const Arguments arguments = arguments_of(op, *stack);
+  const at::Tensor base = arguments.front().toTensor();
+  Node node = make_node(info, arguments);
+  const int64_t offset = base.storage_offset();
+  const TensorType base_type = type_of(base);
+  // A kernel of a view only computes sizes and strides: it runs on hollow
+  // tensors too.
+  const size_t before = stack->size() - arguments.size();
+  op.redispatchBoxed(below(keys), stack);
+  const std::vector<at::Tensor> views =
+      tensors_in(c10::ArrayRef<c10::IValue>(*stack).slice(before));
+  if (views.size() == 1 && views.front().storage_offset() == offset &&
+      type_of(views.front()) == base_type) {
+    // detach, alias, a view to the same shape: the same value.
+    return;
+  }
+  const bool shares =
+      views.front().storage().unsafeGetStorageImpl() ==
+      base.storage().unsafeGetStorageImpl();
+  const std::vector<ValueId> values =
+      append(node, info, types_in(views));
+  if (shares) {
+    now_.table.add_views(base, views, node, values);
+  } else {
+    for (size_t i = 0; i < views.size(); ++i) {
+      now_.table.add(views[i], values[i]);
+      observe_storage(views[i], weak_from_this());
+    }
+  }
+  compute_known(info, arguments, values);
+}
+
+void Recorder::call_mutation(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  const Arguments arguments = arguments_of(op, *stack);
+  std::vector<at::Tensor> mutated;
+  for (const size_t i : info.mutated) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined()) {
+        mutated.push_back(tensor);
+      }
+    });
+  }
+  const bool idle_batch_norm = !info.returns_mutated &&
+      (mutated.empty() || !arguments[info.mutated.back() + 1].toBool());
+  if (idle_batch_norm) {
+    // Evaluation, or no running statistics: nothing is written.
+    OpInfo plain = info;
+    plain.functional = op;
+    plain.name = "aten." + op.operator_name().name.substr(6);
+    plain.def = find_op(plain.name);
+    plain.forms.assign(op.schema().arguments().size(), ArgForm::Plain);
+    call_compute(plain, op, keys, stack);
+    return;
+  }
+  Node node = make_node(info, arguments);
+  std::vector<TensorType> types;
+  std::vector<c10::IValue> results;
+  if (!info.returns_mutated) {
+    results = infer(info, node, arguments);
+    results.resize(op.schema().returns().size());
+    types = types_in(tensors_in(results));
+  }
+  bool same_dtype = true;
+  for (const at::Tensor& tensor : tensors_in(arguments)) {
+    same_dtype &= !tensor.defined() || mutated.empty() ||
+        tensor.scalar_type() == mutated.front().scalar_type() ||
+        tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  }
+  std::optional<TensorType> wide;
+  if (info.returns_mutated && mutated.size() == 1 && !same_dtype &&
+      info.stem != "copy") {
+    const auto inferred = tensors_in(infer(info, node, arguments));
+    if (inferred.size() == 1 &&
+        inferred.front().scalar_type() != mutated.front().scalar_type()) {
+      wide = type_of(inferred.front());
+    }
+  }
+  for (const at::Tensor& tensor : mutated) {
+    types.push_back(wide ? *wide : type_of(tensor));
+  }
+  if (info.returns_mutated && mutated.size() == 1 && !wide) {
+    node.overwrites = value_of(mutated.front());
+  }
+  std::vector<ValueId> values = append(node, info, types);
+  if (wide) {
+    // In place, the result is rounded to the tensor's own type.
+    Node cast;
+    cast.op = "aten._to_copy";
+    cast.args = {{values.front()}};
+    cast.options = {{"dtype", {dtype_of(mutated.front().scalar_type())}}};
+    cast.overwrites = value_of(mutated.front());
+    values = emit(cast, "to_copy", {type_of(mutated.front())});
+  }
+  if (mode_ == RecordMode::Hollow) {
+    compute_known(info, arguments, values);
+  }
+  const size_t own = types.size() - mutated.size();
+  for (size_t i = 0; i < mutated.size(); ++i) {
+    now_.table.write(mutated[i], values[own + i]);
+  }
+  if (mode_ == RecordMode::Real) {
+    const size_t before = stack->size() - arguments.size();
+    op.redispatchBoxed(below(keys), stack);
+    results.assign(
+        stack->begin() + static_cast<ptrdiff_t>(before), stack->end());
+  } else if (info.returns_mutated) {
+    results.clear();
+    for (const c10::Argument& result : op.schema().returns()) {
+      (void)result;
+      results.push_back(arguments[info.mutated[results.size()]]);
+    }
+    replace_arguments(op, stack, results);
+  } else {
+    replace_arguments(op, stack, results);
+  }
+  if (!info.returns_mutated) {
+    const std::vector<at::Tensor> made = tensors_in(results);
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (made[i].defined()) {
+        now_.table.add(made[i], values[i]);
+        observe_storage(made[i], weak_from_this());
+      }
+    }
+  }
+}
+
+std::vector<c10::IValue> Recorder::infer(
+    const OpInfo& info,
+    const Node& node,
+    c10::ArrayRef<c10::IValue> arguments) {
+  const c10::FunctionSchema& schema = info.functional.schema();
+  if (info.def && info.def->types) {
+    const std::vector<TensorType> types =
+        info.def->types(now_.function, node);
+    const std::vector<bool> mask = output_mask(schema, arguments);
+    std::vector<at::Tensor> tensors;
+    for (size_t i = 0; i < types.size(); ++i) {
+      tensors.push_back(
+          i < mask.size() && !mask[i] ? at::Tensor()
+                                      : make_hollow(types[i], weak_from_this()));
+    }
+    if (schema.returns().size() == 1 &&
+        schema.returns().front().type()->kind() == c10::TypeKind::ListType) {
+      return {c10::IValue(std::move(tensors))};
+    }
+    return {tensors.begin(), tensors.end()};
+  }
+  torch::jit::Stack stack;
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isDevice()) {
+      stack.emplace_back(at::Device(at::kMeta));
+      continue;
+    }
+    stack.push_back(map_tensors(argument, to_meta));
+  }
+  try {
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    info.functional.redispatchBoxed(
+        c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  } catch (const c10::NotImplementedError&) {
+    refuse(
+        false,
+        cat("[capture] ",
+            info.name,
+            ": neither Weft's op table nor PyTorch knows the shape of its "
+            "result without running it. Add an entry with `types` "
+            "(docs/adding_an_op.md)"));
+  }
+  for (c10::IValue& result : stack) {
+    result = map_tensors(result, [this](const at::Tensor& meta) {
+      return meta.defined() ? make_hollow(type_of(meta), weak_from_this())
+                            : meta;
+    });
+  }
+  return stack;
+}
+
+void Recorder::call_compute(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  const Arguments arguments = arguments_of(op, *stack);
+  Node node = make_node(info, arguments);
+  if (mode_ == RecordMode::Hollow) {
+    replace_arguments(op, stack, infer(info, node, arguments));
+  } else {
+    op.redispatchBoxed(below(keys), stack);
+  }
+  const size_t returns = op.schema().returns().size();
+  const std::vector<at::Tensor> made = tensors_in(
+      c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - returns));
+  const std::vector<TensorType> types = types_in(made);
+  if (!info.has_tensor_argument && find_option(node, "dtype") == nullptr &&
+      op.schema().argumentIndexWithName("dtype") && !types.empty()) {
+    // The default dtype is a setting of the process: write down what it was.
+    node.options.push_back({"dtype", {types.front().dtype}});
+  }
+  const std::vector<ValueId> values = append(std::move(node), info, types);
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (!made[i].defined()) {
+      continue;
+    }
+    now_.table.add(made[i], values[i]);
+    if (mode_ == RecordMode::Real) {
+      observe_storage(made[i], weak_from_this());
+    }
+  }
+  compute_known(info, arguments, values);
+}
+
+void Recorder::call_value_read(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  const Arguments arguments = arguments_of(op, *stack);
+  bool all_known = mode_ == RecordMode::Hollow;
+  Arguments real;
+  for (const c10::IValue& argument : arguments) {
+    real.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
+      const at::Tensor* value = all_known ? known(tensor) : nullptr;
+      all_known &= value != nullptr;
+      return value ? *value : tensor;
+    }));
+  }
+  if (all_known) {
+    replace_arguments(op, stack, {});
+    for (c10::IValue& argument : real) {
+      stack->push_back(std::move(argument));
+    }
+    op.redispatchBoxed(below(keys), stack);
+    return;
+  }
+  if (mode_ == RecordMode::Hollow) {
+    refuse(
+        true,
+        cat("[capture] the model reads a value while it runs (",
+            info.name,
+            modules_.empty() ? ")" : ") in module ",
+            modules_.empty() ? "" : modules_.back()));
+  }
+  op.redispatchBoxed(below(keys), stack);
+  if (phase_ == Phase::Init) {
+    return;
+  }
+  WEFT_CHECK_USER(
+      info.name == "aten._local_scalar_dense",
+      "[capture] ",
+      info.name,
+      " compares tensors to decide what to run next: compare a sum or a "
+      "maximum with .item() instead, so that the value can be guarded");
+  const at::Tensor& tensor = arguments.front().toTensor();
+  const at::Scalar seen = stack->back().toScalar();
+  Node guard;
+  guard.op = "weft.guard";
+  guard.args = {{value_of(tensor)}};
+  if (seen.isBoolean()) {
+    guard.args.push_back({seen.toBool()});
+  } else if (seen.isIntegral(/*includeBool=*/false)) {
+    guard.args.push_back({static_cast<int64_t>(seen.toLong())});
+  } else {
+    guard.args.push_back({seen.toDouble()});
+  }
+  emit(std::move(guard), "guard", {type_of(tensor)});
+}
+
+const at::Tensor* Recorder::known(const at::Tensor& tensor) {
+  const auto found = known_.find(static_cast<int32_t>(value_of(tensor)));
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+void Recorder::compute_known(
+    const OpInfo& info,
+    c10::ArrayRef<c10::IValue> arguments,
+    const std::vector<ValueId>& results) {
+  if (mode_ != RecordMode::Hollow || info.random || results.empty()) {
+    return;
+  }
+  for (const ValueId id : results) {
+    if (element_count(now_.function[id].type) > kKnownElements) {
+      return;
+    }
+  }
+  bool all_known = true;
+  torch::jit::Stack stack;
+  for (const c10::IValue& argument : arguments) {
+    stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
+      if (!all_known || !tensor.defined() ||
+          tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+        return tensor;
+      }
+      const at::Tensor* value = known(tensor);
+      all_known &= value != nullptr;
+      return value ? *value : tensor;
+    }));
+    if (!all_known) {
+      return;
+    }
+  }
+  const RecordingPause pause;
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  info.functional.callBoxed(&stack);
+  const std::vector<at::Tensor> values = tensors_in(stack);
+  for (size_t i = 0; i < values.size() && i < results.size(); ++i) {
+    if (values[i].defined()) {
+      known_[static_cast<int32_t>(results[i])] = values[i];
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/allocation_watch.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <algorithm>
+
+namespace weft {
+
+struct AllocationWatch::Counter : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(
+      void* /*memory*/,
+      int64_t bytes,
+      size_t /*total_allocated*/,
+      size_t /*total_reserved*/,
+      c10::Device device) override {
+    if (device.is_cpu()) {
+      live += bytes;
+      peak = std::max(peak, live);
+    }
+  }
+
+  bool memoryProfilingEnabled() const override { return true; }
+
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+
+AllocationWatch::AllocationWatch() : counter_(std::make_shared<Counter>()) {
+  c10::ThreadLocalDebugInfo::_push(
+      c10::DebugInfoKind::PROFILER_STATE, counter_);
+  open_ = true;
+}
+
+AllocationWatch::~AllocationWatch() {
+  close();
+}
+
+int64_t AllocationWatch::live_bytes() const {
+  return counter_->live;
+}
+
+int64_t AllocationWatch::peak_bytes() const {
+  return counter_->peak;
+}
+
+void AllocationWatch::reset_peak() {
+  counter_->peak = counter_->live;
+}
+
+void AllocationWatch::close() {
+  if (open_) {
+    c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
+    open_ = false;
+  }
+}
+
+}  // namespace weft

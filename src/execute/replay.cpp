@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/replay.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "aten/call.h"
+#include "aten/types.h"
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+double number_of(const Arg& arg) {
+  if (const auto* integer = std::get_if<int64_t>(&arg.data)) {
+    return static_cast<double>(*integer);
+  }
+  if (const auto* truth = std::get_if<bool>(&arg.data)) {
+    return *truth ? 1 : 0;
+  }
+  return std::get<double>(arg.data);
+}
+
+void check_guard(
+    const Function& function,
+    const Node& node,
+    const at::Tensor& tensor) {
+  const double seen = at::_local_scalar_dense(tensor).toDouble();
+  const double expected = number_of(node.args.at(1));
+  if (seen == expected || (std::isnan(seen) && std::isnan(expected))) {
+    return;
+  }
+  throw UserError(
+      cat("[guard] ",
+          function[node.results.front()].name,
+          ": the model read ",
+          expected,
+          " from this tensor when it was captured and took its path by that; "
+          "now it is ",
+          seen,
+          ". Capture with a batch for which it holds, or remove the branch"));
+}
+
+// Before a random node: the generator's state for its number.
+class RandomStates {
+ public:
+  // Gives the state to go back to afterwards, when the node repeats a number.
+  at::Tensor enter(int64_t number) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const auto [found, is_new] = states_.try_emplace(number);
+    if (is_new) {
+      found->second = generator.get_state();
+      return {};
+    }
+    at::Tensor now = generator.get_state();
+    generator.set_state(found->second);
+    return now;
+  }
+
+  static void leave(const at::Tensor& before) {
+    if (before.defined()) {
+      at::detail::getDefaultCPUGenerator().set_state(before);
+    }
+  }
+
+ private:
+  std::unordered_map<int64_t, at::Tensor> states_;
+};
+
+std::vector<int32_t> last_uses(const Function& function) {
+  std::vector<int32_t> last(function.values.size(), -1);
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    for_each_operand(function.nodes[i], [&](ValueId id) {
+      last[index(id)] = static_cast<int32_t>(i);
+    });
+  }
+  for (const Output& output : function.outputs) {
+    last[index(output.value)] = static_cast<int32_t>(function.nodes.size());
+  }
+  return last;
+}
+
+}  // namespace
+
+at::Tensor constant_tensor(const Graph& graph, const std::string& name) {
+  for (const Constant& constant : graph.constants) {
+    if (constant.name == name) {
+      at::Tensor tensor = at::empty(
+          constant.type.sizes,
+          at::TensorOptions().dtype(scalar_type_of(constant.type.dtype)));
+      std::memcpy(
+          tensor.mutable_data_ptr(),
+          constant.bytes.data(),
+          constant.bytes.size());
+      return tensor;
+    }
+  }
+  throw UserError(cat("the graph has no constant called ", name));
+}
+
+std::vector<at::Tensor> replay(
+    const Function& function,
+    const std::vector<at::Tensor>& inputs) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  WEFT_CHECK(inputs.size() == function.inputs.size());
+  std::vector<at::Tensor> values(function.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values[index(function.inputs[i].value)] = inputs[i];
+  }
+  const std::vector<int32_t> last = last_uses(function);
+  RandomStates random;
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    const Node& node = function.nodes[i];
+    if (node.phase == Phase::Optimizer) {
+      continue;
+    }
+    std::vector<at::Tensor> arguments;
+    for_each_operand(node, [&](ValueId id) {
+      arguments.push_back(values[index(id)]);
+    });
+    if (node.op == "weft.guard") {
+      check_guard(function, node, arguments.front());
+      values[index(node.results.front())] = arguments.front();
+      continue;
+    }
+    const Arg* number = find_option(node, kRngOption);
+    const at::Tensor before =
+        number ? random.enter(std::get<int64_t>(number->data)) : at::Tensor();
+    std::vector<at::Tensor> results = AtenCall(node)(arguments);
+    RandomStates::leave(before);
+    WEFT_CHECK(results.size() == node.results.size(), node.op);
+    for (size_t r = 0; r < results.size(); ++r) {
+      values[index(node.results[r])] = std::move(results[r]);
+    }
+    arguments.clear();
+    for_each_operand(node, [&](ValueId id) {
+      if (last[index(id)] == static_cast<int32_t>(i)) {
+        values[index(id)].reset();
+      }
+    });
+  }
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(function.outputs.size());
+  for (const Output& output : function.outputs) {
+    outputs.push_back(values[index(output.value)]);
+  }
+  return outputs;
+}
+
+}  // namespace weft
