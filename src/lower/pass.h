@@ -21,8 +21,12 @@ struct Lowering {
   const Plan& plan;
   const Cluster& cluster;
   Graph graph;
-  // One a value of the graph's step; empty before propagate_layouts.
+  // One a value of the graph's step, as its node makes it; empty before
+  // propagate_layouts.
   std::vector<Layout> layouts;
+  // Whether the value is a partial sum that is summed as soon as it is made, so
+  // that readers see it whole.
+  std::vector<bool> summed;
   // No blocks before shard.
   Program program;
 };

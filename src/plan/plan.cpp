@@ -43,11 +43,7 @@ const Decision* decision_for(const Plan& plan, std::string_view value_name) {
 
 namespace {
 
-bool is_pattern_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' ||
-         c == '*' || c == '-';
-}
+bool is_pattern_char(char c) { return is_name_char(c) || c == '*'; }
 
 // The message's start: which plan, which decision, which value.
 std::string where(
@@ -105,7 +101,7 @@ Plan parse_plan(std::string_view text, const std::string& source) {
   Plan plan;
   scanner.expect("plan");
   scanner.expect("@");
-  plan.graph = scanner.expect_word();
+  plan.graph = scanner.expect_run(is_name_char, "the name of a graph");
   scanner.expect("on");
   plan.mesh = parse_mesh(scanner);
   scanner.expect("{");

@@ -36,9 +36,7 @@ Piece piece_of(
 }
 
 TensorType local_type(
-    const TensorType& whole,
-    const Layout& layout,
-    const Mesh& mesh) {
+    const TensorType& whole, const Layout& layout, const Mesh& mesh) {
   Dims sizes = whole.sizes;
   Dims strides = whole.strides;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -67,9 +65,7 @@ TensorType local_type(
 }
 
 Dims whole_sizes(
-    const TensorType& local,
-    const Layout& layout,
-    const Mesh& mesh) {
+    const TensorType& local, const Layout& layout, const Mesh& mesh) {
   Dims sizes = local.sizes;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
     sizes[dim] *= ways(mesh, layout.dims[dim]);

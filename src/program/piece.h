@@ -2,14 +2,14 @@
 // Which part of a whole value a rank holds.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "graph/layout.h"
 #include "graph/mesh.h"
 #include "graph/tensor_type.h"
 #include "ops/op_def.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace weft {
 
@@ -27,14 +27,10 @@ Piece piece_of(
 // The type of one rank's piece. Strides keep their order: what lies inside a
 // dim shrinks with the dims that are split. Pieces must be of equal size.
 TensorType local_type(
-    const TensorType& whole,
-    const Layout& layout,
-    const Mesh& mesh);
+    const TensorType& whole, const Layout& layout, const Mesh& mesh);
 
 // The sizes of the whole value, from one rank's piece.
 Dims whole_sizes(
-    const TensorType& local,
-    const Layout& layout,
-    const Mesh& mesh);
+    const TensorType& local, const Layout& layout, const Mesh& mesh);
 
 }  // namespace weft

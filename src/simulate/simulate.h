@@ -3,15 +3,15 @@
 #pragma once
 
 #include "cluster/cluster.h"
+#include "profile/node_costs.h"
 #include "program/program.h"
 #include "program/timeline.h"
 
 namespace weft {
 
-// A call takes the longer of its flops at the device's rate and its bytes at
-// the memory's, and at least call_seconds; a view only call_seconds.
-double call_seconds(
-    const Function& function, const Node& node, const Device& device);
+// The longer of a node's flops at the device's rate for `dtype` and its bytes
+// at the memory's, and at least what any call costs.
+double call_seconds(const NodeCosts& costs, DType dtype, const Device& device);
 
 // A ring: every rank sends 2 (n - 1) / n of the bytes in 2 (n - 1) messages.
 double all_reduce_seconds(int64_t ranks, int64_t bytes, const Link& link);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frees each storage after the last instruction that touches it. What the step
+// returns stays, and so does what the next step reads again: constants, scalars
+// and the parameters, buffers and states that this step does not replace.
+#include "lower/pass.h"
+
+#include <utility>
+
+namespace weft {
+namespace {
+
+bool stays(const Function& function, const Input& input) {
+  switch (input.kind) {
+    case InputKind::Batch:
+      return false;
+    case InputKind::Constant:
+    case InputKind::Scalar:
+      return true;
+    case InputKind::Parameter:
+    case InputKind::Buffer:
+    case InputKind::State:
+      break;
+  }
+  for (const Output& output : function.outputs) {
+    if (name(output.kind) == name(input.kind) &&
+        output.key == input.keys.front()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void free_block(Block& block) {
+  const Function& function = block.function;
+  const std::vector<ValueId> storage = storages(block);
+  std::vector<bool> kept(function.values.size(), false);
+  for (const Input& input : function.inputs) {
+    kept[index(input.value)] = stays(function, input);
+  }
+  for (const Output& output : function.outputs) {
+    kept[index(storage[index(output.value)])] = true;
+  }
+  // Going backwards, the first touch of a storage is its last use: the value
+  // that is touched names it in the free.
+  std::vector<Instruction> reversed;
+  std::vector<bool> seen = kept;
+  const auto last_use = [&](ValueId value, Free& free) {
+    const size_t where = index(storage[index(value)]);
+    if (!seen[where]) {
+      seen[where] = true;
+      free.values.push_back(value);
+    }
+  };
+  for (auto it = block.instructions.rbegin(); it != block.instructions.rend();
+       ++it) {
+    Free free;
+    for (const ValueId value : makes(block, *it)) {
+      last_use(value, free);
+    }
+    for (const ValueId value : reads(block, *it)) {
+      last_use(value, free);
+    }
+    if (const auto* wait = std::get_if<Wait>(&*it)) {
+      last_use(wait->value, free);
+    }
+    if (!free.values.empty()) {
+      reversed.push_back(std::move(free));
+    }
+    reversed.push_back(*it);
+  }
+  // Inputs that nothing reads.
+  Free unread;
+  for (const Input& input : function.inputs) {
+    last_use(input.value, unread);
+  }
+  if (!unread.values.empty()) {
+    reversed.push_back(std::move(unread));
+  }
+  block.instructions.assign(reversed.rbegin(), reversed.rend());
+}
+
+}  // namespace
+
+void lifetimes(Lowering& lowering) {
+  for (Block& block : lowering.program.blocks) {
+    free_block(block);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/pass.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+
+namespace weft {
+namespace {
+
+void check_disabled(
+    const std::vector<Pass>& passes, const std::vector<std::string>& disabled) {
+  for (const std::string& name : disabled) {
+    std::vector<std::string> optional;
+    for (const Pass& pass : passes) {
+      if (pass.optional) {
+        optional.emplace_back(pass.name);
+      }
+    }
+    WEFT_CHECK_USER(
+        std::find(optional.begin(), optional.end(), name) != optional.end(),
+        "[lower] no pass that can be left out is called ",
+        quote(name),
+        " (known: ",
+        join(optional, ", "),
+        ")");
+  }
+}
+
+// The text after a pass: the graph with its layouts until there is a program.
+std::string dump(const Lowering& lowering) {
+  if (!lowering.program.blocks.empty()) {
+    return print(lowering.program);
+  }
+  std::string out = print(lowering.graph);
+  const Function& step = step_of(lowering.graph);
+  for (size_t i = 0; i < lowering.layouts.size(); ++i) {
+    out +=
+        cat("// %",
+            step.values[i].name,
+            " ",
+            print(lowering.layouts[i]),
+            lowering.summed[i] ? " summed" : "",
+            "\n");
+  }
+  return out;
+}
+
+void verify_after(const Lowering& lowering) {
+  if (lowering.program.blocks.empty()) {
+    verify(lowering.graph);
+  } else {
+    verify(lowering.program);
+  }
+}
+
+void run_pass(const Pass& pass, Lowering& lowering) {
+  try {
+    pass.run(lowering);
+    for (Block& block : lowering.program.blocks) {
+      renumber(block);
+    }
+  } catch (const UserError& error) {
+    throw UserError(cat("[lower/", pass.name, "] ", error.what()));
+  } catch (const InternalError& error) {
+    throw InternalError(cat("[lower/", pass.name, "] ", error.what()));
+  }
+  // The input was verified before the first pass, so what is wrong now is the
+  // pass's fault.
+  try {
+    verify_after(lowering);
+  } catch (const UserError& error) {
+    throw InternalError(cat("after [lower/", pass.name, "]: ", error.what()));
+  }
+}
+
+}  // namespace
+
+void run_passes(
+    const std::vector<Pass>& passes,
+    Lowering& lowering,
+    const LowerOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  check_disabled(passes, options.disabled);
+  verify_after(lowering);
+  std::string before = options.dump_dir.empty() ? "" : dump(lowering);
+  int number = 0;
+  for (const Pass& pass : passes) {
+    ++number;
+    if (std::find(
+            options.disabled.begin(), options.disabled.end(), pass.name) !=
+        options.disabled.end()) {
+      continue;
+    }
+    const Clock::time_point start = Clock::now();
+    run_pass(pass, lowering);
+    if (options.print_times) {
+      const std::chrono::duration<double> taken = Clock::now() - start;
+      std::cerr << std::fixed << std::setprecision(3) << std::setw(9)
+                << taken.count() * 1e3 << " ms  " << pass.name << "\n";
+    }
+    if (options.dump_dir.empty()) {
+      continue;
+    }
+    std::string after = dump(lowering);
+    if (after != before) {
+      std::filesystem::create_directories(options.dump_dir);
+      const bool is_program = !lowering.program.blocks.empty();
+      write_file(
+          cat(options.dump_dir,
+              "/30_lower_",
+              number < 10 ? "0" : "",
+              number,
+              "_",
+              pass.name,
+              is_program ? ".program" : ".graph"),
+          after);
+      before = std::move(after);
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes in order: the table of contents of this folder.
+#include "base/error.h"
+#include "lower/lower.h"
+#include "lower/pass.h"
+
+namespace weft {
+
+Program lower(
+    const Graph& graph,
+    const Plan& plan,
+    const Cluster& cluster,
+    const LowerOptions& options) {
+  verify(plan, graph);
+  WEFT_CHECK_USER(
+      rank_count(plan.mesh) <= device_count(cluster),
+      "the plan needs ",
+      rank_count(plan.mesh),
+      " rank(s) for its mesh ",
+      print(plan.mesh),
+      ", and cluster @",
+      cluster.name,
+      " has ",
+      device_count(cluster),
+      " device(s)");
+
+  const std::vector<Pass> passes = {
+      {"split_means", split_means},
+      {"propagate_layouts", propagate_layouts},
+      {"shard", shard},
+      {"overlap", overlap, /*optional=*/true},
+      {"lifetimes", lifetimes, /*optional=*/true},
+  };
+  Lowering lowering = {
+      .plan = plan,
+      .cluster = cluster,
+      .graph = graph,
+      .layouts = {},
+      .summed = {},
+      .program = {}};
+  run_passes(passes, lowering, options);
+  return std::move(lowering.program);
+}
+
+}  // namespace weft
