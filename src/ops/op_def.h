@@ -108,7 +108,8 @@ struct OpDef {
   // Calls in graph syntax with types in place of values, used by the rule
   // proof and the docs: "(f32[8, 4], f32[4, 12])". Sizes divisible by 4 make
   // every split testable. `i64[8]<10` draws integers below 10 (below 4 when it
-  // does not say; those of the lookup operand below the size of its factor).
+  // does not say; those of the lookup operand below the size of its factor),
+  // `f32[8]>0` positive numbers.
   std::vector<std::string_view> examples = {};
 };
 

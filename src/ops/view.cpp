@@ -8,23 +8,10 @@
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/reshape.h"
+#include "ops/words.h"
 
 namespace weft {
 namespace {
-
-using Words = std::vector<std::string>;
-
-std::string term(const Words& words) {
-  return words.empty() ? "()" : join(words, " ");
-}
-
-Words dim_words(size_t ndim) {
-  Words words;
-  for (size_t i = 0; i < ndim; ++i) {
-    words.push_back(cat("d", i));
-  }
-  return words;
-}
 
 size_t ndim_of(const Function& function, const Node& node) {
   return operand_type(function, node, 0).sizes.size();

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that put tensors together or elements elsewhere: cat, stack, repeat,
+// roll, flip, padding, triangles.
+#include <algorithm>
+#include <utility>
+
+#include "ops/call.h"
+#include "ops/families.h"
+#include "ops/words.h"
+
+namespace weft {
+namespace {
+
+// Tensors laid one after another along a dim, which stays whole.
+Rule cat_rule(const Function& function, const Node& node) {
+  std::vector<ValueId> ids = operands(node);
+  size_t ndim = 0;
+  for (ValueId id : ids) {
+    ndim = std::max(ndim, function[id].type.sizes.size());
+  }
+  auto dim = static_cast<size_t>(wrap_dim(int_arg(node, 1, 0), ndim));
+  Words terms;
+  int64_t total = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Dims& sizes = function[ids[i]].type.sizes;
+    Words words = dim_words(ndim);
+    words[dim] = cat("part", i, "!");
+    // Empty tensors of one dim are passed over, whatever the others are.
+    bool skipped = sizes == Dims{0} && ndim != 1;
+    terms.push_back(skipped ? "_" : term(words));
+    total += skipped ? 0 : sizes[dim];
+  }
+  Words result = dim_words(ndim);
+  result[dim] = cat("all=", total, "!");
+  return rule_from_text(
+      cat(join(terms, ", "), " -> ", term(result)), function, node);
+}
+
+Rule stack_rule(const Function& function, const Node& node) {
+  std::vector<ValueId> ids = operands(node);
+  Words words = dim_words(operand_type(function, node, 0).sizes.size());
+  auto dim = wrap_dim(int_arg(node, 1, 0), words.size() + 1);
+  Words result = words;
+  result.insert(result.begin() + dim, cat("all=", ids.size(), "!"));
+  return rule_from_text(
+      cat(join(Words(ids.size(), term(words)), ", "), " -> ", term(result)),
+      function,
+      node);
+}
+
+// Every dim of the result is its repeats times the operand's dim.
+Rule repeat_rule(const Function& function, const Node& node) {
+  Dims repeats = dims_arg(node, 1);
+  size_t ndim = operand_type(function, node, 0).sizes.size();
+  Words result;
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    size_t added = repeats.size() - ndim;
+    std::string count = cat("repeat", i, "=", repeats[i]);
+    result.push_back(
+        i < added ? count : cat("(", count, " d", i - added, ")"));
+  }
+  return rule_from_text(
+      cat(term(dim_words(ndim)), " -> ", term(result)), function, node);
+}
+
+void localize_repeat(
+    const Function& function,
+    Node& node,
+    const std::vector<Piece>& pieces) {
+  Rule rule = repeat_rule(function, node);
+  Dims repeats = dims_arg(node, 1);
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    int factor = find_factor(rule, cat("repeat", i));
+    repeats[i] = pieces[static_cast<size_t>(factor)].size;
+  }
+  set_arg(node, 1, to_arg(repeats));
+}
+
+// Elements move along the dims named by an argument; none named: along all.
+RuleFunction moves_along(size_t dims_at, bool empty_means_all) {
+  return [=](const Function& function, const Node& node) {
+    Words words = dim_words(operand_type(function, node, 0).sizes.size());
+    for (int64_t dim :
+         wrap_dims(dims_arg(node, dims_at), words.size(), empty_means_all)) {
+      words[static_cast<size_t>(dim)] += "!";
+    }
+    return rule_from_text(
+        cat(term(words), " -> ", term(words)), function, node);
+  };
+}
+
+// `pad` has (before, after) for the last dim, then for the one before, ...
+Rule pad_rule(const Function& function, const Node& node) {
+  Dims pad = dims_arg(node, 1);
+  Words from = dim_words(operand_type(function, node, 0).sizes.size());
+  const Dims& sizes = operand_type(function, node, 0).sizes;
+  Words to = from;
+  for (size_t i = 0; 2 * i + 1 < pad.size(); ++i) {
+    int64_t added = pad[2 * i] + pad[2 * i + 1];
+    if (pad[2 * i] != 0 || pad[2 * i + 1] != 0) {
+      size_t dim = from.size() - 1 - i;
+      from[dim] = cat("from", dim, "!");
+      to[dim] = cat("to", dim, "=", sizes[dim] + added, "!");
+    }
+  }
+  return rule_from_text(
+      cat(term(from), " -> ", term(to)), function, node);
+}
+
+// Row r and column c of a piece are r + its first row and c + its first column
+// of the whole.
+void localize_triangle(
+    const Function& function,
+    Node& node,
+    const std::vector<Piece>& pieces) {
+  Rule rule = rule_of(function, node);
+  const Piece& rows = pieces[static_cast<size_t>(find_factor(rule, "row"))];
+  const Piece& columns =
+      pieces[static_cast<size_t>(find_factor(rule, "column"))];
+  set_arg(
+      node,
+      1,
+      {int_arg(node, 1, 0) + rows.start - columns.start});
+}
+
+Rule diag_embed_rule(const Function& function, const Node& node) {
+  size_t ndim = operand_type(function, node, 0).sizes.size();
+  int64_t offset = int_arg(node, 1, 0);
+  auto dim1 = wrap_dim(int_arg(node, 2, -2), ndim + 1);
+  auto dim2 = wrap_dim(int_arg(node, 3, -1), ndim + 1);
+  int64_t size =
+      operand_type(function, node, 0).sizes.back() + std::abs(offset);
+  Words from = dim_words(ndim);
+  Words to(from.begin(), from.end() - 1);
+  from.back() = "diagonal!";
+  to.insert(to.begin() + std::min(dim1, dim2), cat("row=", size, "!"));
+  to.insert(to.begin() + std::max(dim1, dim2), cat("column=", size, "!"));
+  return rule_from_text(cat(term(from), " -> ", term(to)), function, node);
+}
+
+// Channels and the pixels of a block change places; c = channels kept.
+Rule shuffle_rule(const Function& function, const Node& node) {
+  int64_t block = int_arg(node, 1, 1);
+  bool up = node.op == "aten.pixel_shuffle";
+  std::string fine = "... c (h i) (w j)";
+  std::string coarse = cat("... (c i=", block, "! j=", block, "!) h w");
+  return rule_from_text(
+      up ? cat(coarse, " -> ", fine) : cat(fine, " -> ", coarse),
+      function,
+      node);
+}
+
+Rule channel_shuffle_rule(const Function& function, const Node& node) {
+  int64_t groups = int_arg(node, 1, 1);
+  return rule_from_text(
+      cat("n (g=", groups, "! c!) ... -> n (c g) ..."), function, node);
+}
+
+}  // namespace
+
+void add_join_ops(OpTable& ops) {
+  ops.push_back({
+      .name = "aten.cat",
+      .rule_of = cat_rule,
+      .linear = Linear::All,
+      .examples =
+          {"([f32[8, 4], f32[8, 12]], 1)",
+           "([f32[4, 8], f32[2, 8], f32[4, 8]])",
+           "([f32[0], f32[8, 4]], -1)",
+           "([f32[8, 4]{1, 8}, f32[8, 4]{1, 8}], 1)"},
+  });
+  ops.push_back({
+      .name = "aten.stack",
+      .rule_of = stack_rule,
+      .linear = Linear::All,
+      .examples =
+          {"([f32[8, 4], f32[8, 4]])", "([f32[8, 4], f32[8, 4]], -1)"},
+  });
+  ops.push_back({
+      .name = "aten.repeat",
+      .rule_of = repeat_rule,
+      .linear = Linear::All,
+      .localize = localize_repeat,
+      .examples = {"(f32[8, 4], [4, 1])", "(f32[8], [4, 2])"},
+  });
+  ops.push_back({
+      .name = "aten.roll",
+      .rule_of = moves_along(2, true),
+      .linear = Linear::All,
+      .examples = {"(f32[8, 4], [3], [1])", "(f32[8, 4], [3])"},
+  });
+  ops.push_back({
+      .name = "aten.flip",
+      .rule_of = moves_along(1, false),
+      .linear = Linear::All,
+      .examples = {"(f32[8, 4], [1])", "(f32[8, 4], [0, -1])"},
+  });
+  ops.push_back({
+      .name = "aten.constant_pad_nd",
+      .rule_of = pad_rule,
+      .examples =
+          {"(f32[8, 4], [1, 2])",
+           "(f32[4, 8, 4], [0, 0, 1, 0], 0.5)",
+           "(f32[8, 4], [-1, 1])"},
+  });
+  add_ops(
+      ops,
+      {"aten.tril", "aten.triu"},
+      {
+          .rule = "... row column -> ... row column",
+          .linear = Linear::All,
+          .localize = localize_triangle,
+          .examples = {"(f32[8, 8])", "(f32[4, 8, 12], 2)", "(bool[8, 8], -1)"},
+      });
+  ops.push_back({
+      .name = "aten.diag_embed",
+      .rule_of = diag_embed_rule,
+      .linear = Linear::All,
+      .examples = {"(f32[8, 4])", "(f32[8, 4], 1, 0, 2)"},
+  });
+  ops.push_back({
+      .name = "aten.pixel_shuffle",
+      .rule_of = shuffle_rule,
+      .linear = Linear::All,
+      .examples = {"(f32[4, 16, 4, 8], 2)"},
+  });
+  ops.push_back({
+      .name = "aten.pixel_unshuffle",
+      .rule_of = shuffle_rule,
+      .linear = Linear::All,
+      .examples = {"(f32[4, 4, 8, 16], 2)"},
+  });
+  ops.push_back({
+      .name = "aten.channel_shuffle",
+      .rule_of = channel_shuffle_rule,
+      .linear = Linear::All,
+      .examples = {"(f32[4, 8, 4, 4], 2)"},
+  });
+}
+
+}  // namespace weft
