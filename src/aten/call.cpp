@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aten/call.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
@@ -159,6 +160,21 @@ c10::IValue plain_value(const Arg& arg, const c10::Type& declared) {
   return std::get<double>(arg.data);
 }
 
+// The number of x + 1, as eager PyTorch makes it a tensor: it takes the type
+// of x. Nothing for an argument that is not a number.
+std::optional<at::Tensor> number_tensor(const Arg& arg) {
+  if (const auto* flag = std::get_if<bool>(&arg.data)) {
+    return at::native::wrapped_scalar_tensor(*flag);
+  }
+  if (const auto* integer = std::get_if<int64_t>(&arg.data)) {
+    return at::native::wrapped_scalar_tensor(*integer);
+  }
+  if (const auto* number = std::get_if<double>(&arg.data)) {
+    return at::native::wrapped_scalar_tensor(*number);
+  }
+  return std::nullopt;
+}
+
 void add_results(const c10::IValue& value, std::vector<at::Tensor>& results) {
   if (value.isTensor()) {
     results.push_back(value.toTensor());
@@ -214,7 +230,11 @@ void AtenCall::set(size_t position, const Arg& arg) {
     return;
   }
   if (holds_tensors(*argument.type())) {
-    set_tensors(position, arg);
+    if (std::optional<at::Tensor> number = number_tensor(arg)) {
+      arguments_[position] = *std::move(number);
+    } else {
+      set_tensors(position, arg);
+    }
     return;
   }
   try {

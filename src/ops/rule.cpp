@@ -17,8 +17,15 @@ struct Placed {
   const Dims* sizes = nullptr;
 };
 
-// The terms of the operands that are there. `none` takes a term only while
-// there are more terms than tensors, for not every `none` stands for a tensor.
+bool is_number(const Arg& arg) {
+  return std::holds_alternative<int64_t>(arg.data) ||
+         std::holds_alternative<double>(arg.data) ||
+         std::holds_alternative<bool>(arg.data);
+}
+
+// The terms of the operands that are there. `none`, or a number in the place of
+// a tensor (x + 1), takes a term only while there are more terms than tensors,
+// for not every one of them stands for a tensor.
 std::vector<Placed> place_operands(
     const std::vector<TermText>& terms,
     const Function& function,
@@ -42,6 +49,10 @@ std::vector<Placed> place_operands(
   };
   for (const Arg& arg : node.args) {
     place(place, arg);
+    if (is_number(arg) && absent > 0) {
+      --absent;
+      ++next;
+    }
   }
   for (const Option& option : node.options) {
     place(place, option.value);

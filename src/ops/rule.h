@@ -104,7 +104,8 @@ struct Rule {
 // Sizes the text of a rule by the types of the node's operands, and of its
 // results where there are some (a node may still lack them). The text has one
 // term for every tensor that the schema can take: those of absent optional
-// operands (`none`, or left out at the end) are passed over. Results that are
+// operands (`none`, or left out at the end) and of numbers in the place of a
+// tensor are passed over. Results that are
 // undefined (recorded with sizes [0]) take no part. Throws InternalError when
 // the text and the node do not fit: an entry of the table is wrong.
 Rule rule_from_text(
