@@ -65,7 +65,8 @@ class RandomStates {
 
   static void leave(const at::Tensor& before) {
     if (before.defined()) {
-      at::detail::getDefaultCPUGenerator().set_state(before);
+      at::Generator generator = at::detail::getDefaultCPUGenerator();
+      generator.set_state(before);
     }
   }
 

@@ -187,34 +187,46 @@ class Maker {
     add_node(function_, std::move(node), names, types);
   }
 
-  // After its last reader, or later, or never. Only values that no view and no
-  // in-place op shares a storage with, so that each storage is released once.
-  void releases() {
+  // Some nodes take over the storage of their first operand, and some storages
+  // are released: after their last reader, or later.
+  void storages() {
     const auto readers = users(function_);
-    for (size_t i = 0; i < function_.values.size(); ++i) {
-      if (readers[i].empty() || chance(0.5)) {
-        continue;
-      }
-      bool is_shared = is_made_by_view(i);
-      for (const NodeId reader : readers[i]) {
-        is_shared = is_shared || is_view_op(function_.nodes[index(reader)].op);
-      }
-      if (is_shared) {
-        continue;
-      }
-      const size_t last = index(readers[i].back());
-      const size_t at = last + below(function_.nodes.size() - last);
-      function_.nodes[at].releases.push_back(static_cast<ValueId>(i));
+    const size_t count = function_.values.size();
+    std::vector<size_t> last_read(count, 0);
+    for (size_t i = 0; i < count; ++i) {
+      last_read[i] = readers[i].empty() ? 0 : index(readers[i].back());
     }
-  }
-
-  static bool is_view_op(std::string_view op) {
-    return op == "aten.t" || op == "aten.view";
-  }
-
-  bool is_made_by_view(size_t value) const {
-    const NodeId node = function_.values[value].node;
-    return node != NodeId::None && is_view_op(function_.nodes[index(node)].op);
+    for (const Output& output : function_.outputs) {
+      last_read[index(output.value)] = function_.nodes.size();
+    }
+    // By value: the first value in its storage. By that value: the last reader
+    // of the storage so far.
+    std::vector<size_t> storage(count);
+    std::vector<size_t> last = last_read;
+    for (size_t i = 0; i < function_.inputs.size(); ++i) {
+      storage[i] = i;
+    }
+    for (size_t at = 0; at < function_.nodes.size(); ++at) {
+      Node& node = function_.nodes[at];
+      const size_t base = storage[index(operands(node)[0])];
+      const bool is_view = node.op == "aten.t" || node.op == "aten.view";
+      if (!is_view && last[base] <= at && chance(0.3)) {
+        node.overwrites = operands(node)[0];
+      }
+      for (const ValueId result : node.results) {
+        const bool is_in_base = is_view || (node.overwrites != ValueId::None &&
+                                            result == node.results[0]);
+        storage[index(result)] = is_in_base ? base : index(result);
+        size_t& end = last[storage[index(result)]];
+        end = std::max({end, at, last_read[index(result)]});
+      }
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (storage[i] == i && last[i] < function_.nodes.size() && chance(0.5)) {
+        const size_t at = last[i] + below(function_.nodes.size() - last[i]);
+        function_.nodes[at].releases.push_back(static_cast<ValueId>(i));
+      }
+    }
   }
 
   Function function(std::string name) {
@@ -233,11 +245,11 @@ class Maker {
     for (int at = 0; at < options_.nodes; ++at) {
       node(at);
     }
-    releases();
     function_.outputs = {
         {OutputKind::Loss, "", any_value()},
         {OutputKind::Gradient, "a b", any_value()},
         {OutputKind::Extra, "0", any_value()}};
+    storages();
     return std::move(function_);
   }
 

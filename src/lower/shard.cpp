@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "lower/factor_axes.h"
 #include "lower/pass.h"
-#include "ops/call.h"
 #include "ops/kernel.h"
 #include "ops/op_def.h"
+#include "ops/split.h"
 #include "program/piece.h"
 
 #include <algorithm>
@@ -101,21 +101,12 @@ class Shard {
     if (!is_split || def == nullptr) {
       return node;
     }
-    if (def->sizes_arg >= 0) {
-      set_arg(
-          node,
-          static_cast<size_t>(def->sizes_arg),
-          to_arg(local(node.results.front()).sizes));
+    const Rule rule = rule_of(step_, node);
+    Pieces pieces;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      pieces.push_back(piece_of(mesh_, axes[i], rule.factors[i].size, rank));
     }
-    if (def->localize != nullptr) {
-      const Rule rule = rule_of(step_, step_.nodes[number]);
-      std::vector<Piece> pieces;
-      for (size_t i = 0; i < axes.size(); ++i) {
-        pieces.push_back(piece_of(mesh_, axes[i], rule.factors[i].size, rank));
-      }
-      def->localize(step_, node, pieces);
-    }
-    return node;
+    return localize(*def, step_, node, rule, pieces);
   }
 
   bool same_for_all_ranks() const {

@@ -109,7 +109,8 @@ std::vector<TensorType> cpu_types(const Function& function, const Node& node) {
 
 // The kernel works on blocks of queries against blocks of 512 keys.
 int64_t query_block(int64_t queries) {
-  return queries >= 768 ? 256 : queries >= 192 ? 64 : 32;
+  const int64_t block = queries >= 768 ? 256 : queries >= 192 ? 64 : 32;
+  return std::min(block, queries);
 }
 
 int64_t key_block(int64_t keys) { return std::min<int64_t>(512, keys); }

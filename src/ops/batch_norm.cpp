@@ -141,12 +141,13 @@ std::vector<TensorType> batch_norm_backward_types(
   return types;
 }
 
-// The kernel makes a second tensor of the input's size before the one that it
-// returns.
+// Where all lie alike, the kernel makes a second tensor of the input's size.
 int64_t batch_norm_backward_scratch(
     const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 1);
-  return flag_at(node, 9, 0) ? dense_bytes(input) : 12 * input.sizes.at(1);
+  const bool alike =
+      is_channels_last(input) == is_channels_last(type_arg(function, node, 0));
+  return flag_at(node, 9, 0) && alike ? dense_bytes(input) : 0;
 }
 
 // Channels are groups of channels that are normalized together.

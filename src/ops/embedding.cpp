@@ -33,6 +33,10 @@ void localize_embedding(
   }
 }
 
+int64_t embedding_scratch(const Function& function, const Node& node) {
+  return copy_bytes(type_arg(function, node, 1));
+}
+
 int64_t count_result(const Function& function, const Node& node) {
   return element_count(result_type(function, node));
 }
@@ -147,6 +151,7 @@ void add_embedding_ops(OpTable& ops) {
       .name = "aten.embedding",
       .rule = "v? e, ... -> ... e",
       .flops = count_result,
+      .scratch_bytes = embedding_scratch,
       .types = embedding_types,
       .localize = localize_embedding,
       .lookup_operand = 1,

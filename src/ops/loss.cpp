@@ -44,6 +44,8 @@ struct ElementwiseLoss {
   size_t input_position;
   // The gradient has the input's strides instead of row-major ones.
   bool keeps_strides = false;
+  // Made of other ops: one temporary lives beside the elements.
+  bool composite = false;
 
   int64_t reduction(const Node& node) const {
     return int_arg(node, reduction_position, kMean);
@@ -131,7 +133,7 @@ int64_t loss_scratch(
   const int64_t count =
       element_count(make_type(input.dtype, loss.sizes(function, node)));
   if (loss.reduction(node) == kNone) {
-    return 0;
+    return loss.composite ? count * element_bytes(input.dtype) : 0;
   }
   const DType sums = accumulate_type(input.dtype);
   const bool converts = loss.reduction(node) == kMean && sums != input.dtype;
@@ -250,7 +252,7 @@ void add_loss_ops(OpTable& ops) {
   // Differentiated piece by piece: it has no backward op.
   ops.push_back(loss_op(
       {"aten.binary_cross_entropy_with_logits",
-       {.reduction_position = 4, .input_position = 0},
+       {.reduction_position = 4, .input_position = 0, .composite = true},
        7,
        2,
        "",

@@ -78,6 +78,9 @@ int64_t count_targets(const Function& function, const Node& node) {
 }
 
 int64_t nll_scratch(const Function& function, const Node& node) {
+  if (int_arg(node, 3, kMean) == kNone) {
+    return 0;
+  }
   return copy_bytes(type_arg(function, node, 0)) +
          copy_bytes(type_arg(function, node, 1));
 }

@@ -77,7 +77,7 @@ Rule layer_norm_backward_rule(const Function& function, const Node& node) {
   const NormTerms t = norm_terms(dims_arg(node, 2).size());
   return rule_from_terms(
       {t.input, t.input, t.statistics, t.statistics, t.weight, t.weight},
-      {t.input, t.weight, t.weight},
+      {flag_at(node, 7, 0) ? t.input : "_", t.weight, t.weight},
       function,
       node);
 }
@@ -131,12 +131,14 @@ std::vector<TensorType> rms_norm_types(
           leading_sizes(input.sizes, dims_arg(node, 1).size()))};
 }
 
-// The CPU kernel is made of other ops: the squares and, for half precision,
-// the input and the product in f32.
+// The CPU kernel is made of other ops: the product before the weight and, for
+// half precision, the input and the result in f32.
 int64_t rms_norm_scratch(const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 0);
   const int64_t wide = 4 * element_count(input);
-  return input.dtype == DType::F32 ? wide : 3 * wide - dense_bytes(input);
+  const int64_t weighted = value_arg(node, 2) == ValueId::None ? 0 : wide;
+  return input.dtype == DType::F32 ? weighted
+                                   : 2 * wide + weighted - dense_bytes(input);
 }
 
 // (grad, input, normalized_shape, rstd, weight, output_mask)
@@ -145,7 +147,7 @@ Rule rms_norm_backward_rule(const Function& function, const Node& node) {
   const NormTerms t = norm_terms(dims_arg(node, 2).size());
   return rule_from_terms(
       {t.input, t.input, t.statistics, t.weight},
-      {t.input, t.weight},
+      {flag_at(node, 5, 0) ? t.input : "_", t.weight},
       function,
       node);
 }

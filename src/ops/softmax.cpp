@@ -55,7 +55,8 @@ int64_t safe_softmax_scratch(const Function& function, const Node& node) {
   const DType dtype = dtype_option(node, "dtype").value_or(input.dtype);
   const int64_t copy = dtype == input.dtype
                            ? copy_bytes(input)
-                           : element_count(input) * element_bytes(dtype);
+                           : element_count(input) * element_bytes(dtype) *
+                                 (is_row_major(input) ? 1 : 2);
   const Dims& sizes = input.sizes;
   const int64_t row = sizes.empty() ? 1
                                     : sizes[static_cast<size_t>(wrap_dim(
@@ -134,7 +135,7 @@ void add_softmax_ops(OpTable& ops) {
       .linear = Linear::First,
       .flops = per_element(5),
       .scratch_bytes = scratch_of_copies,
-      .types = first_operand_types,
+      .types = row_major_types,
       .examples = {"(f32[4, 8, 12], f32[4, 8, 12], bool[4, 8, 12], -1)"},
   });
   for (const char* name : {"aten.logcumsumexp", "aten._logcumsumexp"}) {
