@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/node_costs.h"
+
+#include "ops/op_def.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Expanded elements lie in one place; gaps between elements are not touched.
+int64_t touched_bytes(const TensorType& type) {
+  return std::min(
+      storage_bytes(type), element_count(type) * element_bytes(type.dtype));
+}
+
+// What is added up once for every value, however many nodes read it.
+std::vector<int64_t> bytes_of_values(const Function& function) {
+  std::vector<int64_t> bytes;
+  bytes.reserve(function.values.size());
+  for (const Value& value : function.values) {
+    bytes.push_back(touched_bytes(value.type));
+  }
+  return bytes;
+}
+
+// What the op table says about a node, asked once for a signature.
+struct OpFacts {
+  bool is_known = false;
+  bool is_view = false;
+  bool is_empty = false;
+  bool is_lookup = false;
+  int64_t flops = 0;
+  int64_t scratch_bytes = 0;
+};
+
+OpFacts ask(const Function& function, const Node& node) {
+  const OpDef* op = find_op(node.op);
+  return {
+      .is_known = true,
+      .is_view = is_view(node),
+      .is_empty = op != nullptr && op->kind == OpKind::Empty,
+      .is_lookup = op != nullptr && op->lookup_operand >= 0,
+      .flops = flops_of(function, node),
+      .scratch_bytes = scratch_bytes_of(function, node),
+  };
+}
+
+}  // namespace
+
+std::vector<NodeCosts> node_costs(
+    const Function& function, const std::vector<int32_t>& signatures) {
+  const std::vector<int64_t> bytes = bytes_of_values(function);
+  std::vector<OpFacts> facts(function.nodes.size());
+  std::vector<NodeCosts> costs(function.nodes.size());
+  // By value, the last node that read it, so that each is read once a node.
+  std::vector<NodeId> read_by(function.values.size(), NodeId::None);
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    const Node& node = function.nodes[i];
+    OpFacts& fact = facts[static_cast<size_t>(signatures[i])];
+    if (!fact.is_known) {
+      fact = ask(function, node);
+    }
+    costs[i].flops = fact.flops;
+    costs[i].scratch_bytes = fact.scratch_bytes;
+    if (fact.is_view || fact.is_empty) {
+      continue;
+    }
+    int64_t results = 0;
+    for (const ValueId result : node.results) {
+      results += bytes[index(result)];
+    }
+    costs[i].written_bytes = results;
+    const auto here = static_cast<NodeId>(i);
+    for_each_operand(node, [&](ValueId value) {
+      if (read_by[index(value)] != here) {
+        read_by[index(value)] = here;
+        const int64_t all = bytes[index(value)];
+        costs[i].read_bytes += fact.is_lookup ? std::min(all, results) : all;
+      }
+    });
+  }
+  return costs;
+}
+
+}  // namespace weft
