@@ -82,7 +82,8 @@ ConvolutionTerms convolution_terms(
   const std::string out = grouped ? cat("(", group, " o)") : "o";
   const size_t dims = c.spatial_dims();
   const std::string steps = numbered(dims, "s", whole_space ? "!" : "");
-  const std::string window = numbered(dims, "s", whole_space ? "!" : "~");
+  const std::string window =
+      whole_space ? numbered(dims, "p", "!") : numbered(dims, "s", "~");
   const std::string kernel = numbered(dims, "k", "!");
   const bool t = c.transposed();
   return {
@@ -95,6 +96,9 @@ ConvolutionTerms convolution_terms(
 // A step of the window touches `kernel` elements, `dilation` apart; those of a
 // transposed convolution lie in the output.
 void set_windows(const Convolution& c, Rule& rule) {
+  if (rule.halos.empty()) {
+    return;
+  }
   for (size_t d = 0; d < c.spatial_dims(); ++d) {
     Factor& factor =
         rule.factors[static_cast<size_t>(find_factor(rule, cat("s", d)))];

@@ -42,6 +42,15 @@ bool has_stride(const Convolution& c) {
   return false;
 }
 
+bool is_dilated(const Convolution& c) {
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    if (c.dilation(d) != 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool uses_columns(const Convolution& c) {
   if (c.input.dtype != DType::F32) {
     return true;
@@ -56,18 +65,33 @@ int64_t columns(const Convolution& c) {
     return 0;
   }
   // One sample at a time when the window is dilated.
-  bool dilated = false;
-  for (size_t d = 0; d < c.spatial_dims(); ++d) {
-    dilated = dilated || c.dilation(d) != 1;
-  }
   const Dims output = c.output_sizes();
   const bool t = c.transposed();
-  int64_t count = dilated ? 1 : c.input.sizes[0];
+  int64_t count = is_dilated(c) ? 1 : c.input.sizes[0];
   count *= (t ? output[1] : c.input.sizes[1]) / c.groups();
   for (size_t d = 0; d < c.spatial_dims(); ++d) {
     count *= c.kernel(d) * (t ? c.input.sizes[d + 2] : output[d + 2]);
   }
   return count * element_bytes(c.input.dtype);
+}
+
+// The weight's gradient of these windows is a matrix product over the columns
+// of one image; 0 for the others. Weights are kept four times meanwhile.
+int64_t weight_product(const Convolution& c) {
+  bool odd = is_dilated(c) || c.spatial_dims() == 3;
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    odd = odd || c.kernel(d) >= 14 || c.padding(d) > c.kernel(d) / 2;
+  }
+  if (!odd || c.transposed()) {
+    return 0;
+  }
+  const Dims output = c.output_sizes();
+  int64_t count = c.input.sizes[1] / c.groups();
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    const bool by_slice = c.spatial_dims() == 3 && d == 0;
+    count *= c.kernel(d) * (by_slice ? 1 : output[d + 2]);
+  }
+  return 4 * dense_bytes(c.weight) + count * element_bytes(c.input.dtype) + 256;
 }
 
 // A tensor of [batch, channels, ...] with its channels in blocks. The few
@@ -109,7 +133,9 @@ int64_t convolution_scratch(const Function& function, const Node& node) {
   const Convolution c = Convolution::forward(function, node);
   const int64_t copies = format_copy(c, c.input) + format_copy(c, c.weight);
   if (uses_columns(c)) {
-    return copies + columns(c);
+    // Groups are computed one by one, then joined.
+    const TensorType output = make_type(c.input.dtype, c.output_sizes());
+    return copies + (c.groups() > 1 ? dense_bytes(output) : columns(c));
   }
   if (is_pointwise(c)) {
     return copies;
@@ -136,7 +162,8 @@ int64_t convolution_backward_scratch(
   const int64_t copies =
       format_copy(c, c.input) + format_copy(c, c.weight) + format_copy(c, grad);
   if (uses_columns(c)) {
-    return copies + columns(c);
+    const bool joined = c.groups() > 1 && flag_at(node, 10, 0);
+    return copies + (joined ? dense_bytes(c.input) : columns(c));
   }
   if (is_pointwise(c)) {
     return copies;
@@ -146,16 +173,17 @@ int64_t convolution_backward_scratch(
   const int64_t weight_result = for_weight ? dense_bytes(c.weight) : 0;
   const int64_t weight = blocked_weight(c);
   if (c.uses_channels_last()) {
-    return copies + std::max(
-                        for_input ? weight + kTiles - weight_result : 0,
-                        for_weight ? 2 * weight : 0);
+    return copies +
+           std::max(
+               for_input ? weight + kTiles - weight_result : 0,
+               for_weight ? std::max(2 * weight, weight_product(c)) : 0);
   }
   const DType dtype = c.input.dtype;
   const int64_t input = dense_bytes(c.input);
   const int64_t blocked_input = blocked_bytes(c.input.sizes, dtype, true);
   const int64_t blocked_grad = blocked_bytes(grad.sizes, dtype, false);
   const int64_t input_result = for_input ? input : 0;
-  // Live bytes at three moments; the last two keep the input's gradient.
+  // Live bytes at four moments; the last two keep the input's gradient.
   int64_t peak = 0;
   if (for_input) {
     const int64_t made = blocked_bytes(c.input.sizes, dtype, false);
@@ -163,7 +191,13 @@ int64_t convolution_backward_scratch(
         blocked_grad + weight + made, made + input * (has_stride(c) ? 2 : 1));
   }
   if (for_weight) {
-    peak = std::max(peak, input_result + blocked_grad + blocked_input + weight);
+    const int64_t product = weight_product(c);
+    const int64_t operands =
+        product > 0 ? product : blocked_grad + blocked_input;
+    peak = std::max(
+        {peak,
+         input_result + weight + operands,
+         input_result + weight + weight_result});
   }
   return copies + peak - input_result - weight_result;
 }
