@@ -1,4 +1,4 @@
-#include <ATen/core/Tensor.h>
-
 #include "base/text.h"
 #include "search/search.h"
+
+#include <ATen/core/Tensor.h>

@@ -1,3 +1,3 @@
-#include <ATen/core/Tensor.h>
-
 #include "graph/graph.h"
+
+#include <ATen/core/Tensor.h>

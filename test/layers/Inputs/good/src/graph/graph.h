@@ -1,4 +1,4 @@
-#include <vector>
-
 #include "base/text.h"
 #include "graph/mesh.h"
+
+#include <vector>
