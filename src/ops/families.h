@@ -35,6 +35,7 @@ void add_creation_ops(OpTable& ops);
 void add_random_ops(OpTable& ops);
 void add_convolution_ops(OpTable& ops);
 void add_pooling_ops(OpTable& ops);
+void add_adaptive_pooling_ops(OpTable& ops);
 void add_upsample_ops(OpTable& ops);
 void add_norm_ops(OpTable& ops);
 void add_batch_norm_ops(OpTable& ops);

@@ -239,16 +239,16 @@ void add_loss_ops(OpTable& ops) {
        9,
        1,
        "aten.binary_cross_entropy_backward",
-       {"(f32[8, 4]<1, f32[8, 4]<1, none, 2)",
-        "(f32[8, 4]<1, f32[8, 4]<1, f32[4], 1)"}}));
+       {"(f32[8, 4]>0, f32[8, 4]>0, none, 2)",
+        "(f32[8, 4]>0, f32[8, 4]>0, f32[4], 1)"}}));
   ops.push_back(loss_backward_op(
       {"aten.binary_cross_entropy_backward",
        {.reduction_position = 4, .input_position = 1, .keeps_strides = true},
        6,
        0,
        "",
-       {"(f32[], f32[8, 4]<1, f32[8, 4]<1, none, 2)",
-        "(f32[8, 4], f32[8, 4]<1, f32[8, 4]<1, none, 0)"}}));
+       {"(f32[], f32[8, 4]>0, f32[8, 4]>0, none, 2)",
+        "(f32[8, 4], f32[8, 4]>0, f32[8, 4]>0, none, 0)"}}));
   // Differentiated piece by piece: it has no backward op.
   ops.push_back(loss_op(
       {"aten.binary_cross_entropy_with_logits",

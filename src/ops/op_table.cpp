@@ -23,6 +23,7 @@ OpTable make_table() {
   add_random_ops(ops);
   add_convolution_ops(ops);
   add_pooling_ops(ops);
+  add_adaptive_pooling_ops(ops);
   add_upsample_ops(ops);
   add_norm_ops(ops);
   add_batch_norm_ops(ops);

@@ -131,19 +131,19 @@ void add_optimizer_ops(OpTable& ops) {
       "weft.adam",
       12,
       adam_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]+, f32[], f32[], "
+      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f32[], "
        "beta1=0.9, beta2=0.999, eps=1e-08)"}));
   ops.push_back(elementwise_optimizer(
       "weft.adamw",
       14,
       adamw_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]+, f32[], f32[], "
+      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f32[], "
        "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01)"}));
   ops.push_back(elementwise_optimizer(
       "weft.adagrad",
       6,
       adagrad_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4]+, f32[], f32[], eps=1e-10)"}));
+      {"(f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f32[], eps=1e-10)"}));
   ops.push_back(elementwise_optimizer(
       "weft.lion",
       8,
@@ -156,8 +156,8 @@ void add_optimizer_ops(OpTable& ops) {
       .scratch_bytes = adafactor_scratch,
       .types = optimizer_types,
       .examples =
-          {"(f32[8, 4], f32[8, 4], f32[8, 1]+, f32[1, 4]+, f32[], f32[])",
-           "(f32[8], f32[8], f32[8]+, f32[], f32[])"},
+          {"(f32[8, 4], f32[8, 4], f32[8, 1]>0, f32[1, 4]>0, f32[], f32[])",
+           "(f32[8], f32[8], f32[8]>0, f32[], f32[])"},
   });
 }
 

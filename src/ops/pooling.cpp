@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling. Batch and channels are free. Averages split over space with their
+// neighbours' borders; maxima do not, for their indices count the whole plane.
+#include "base/text.h"
+#include "ops/call.h"
+#include "ops/families.h"
+#include "ops/kernel.h"
+
+namespace weft {
+
+namespace {
+
+// "n c" before the spatial dims, or "c" without a batch.
+std::string plane(const TensorType& type, size_t spatial) {
+  return type.sizes.size() == spatial + 2 ? "n c" : "c";
+}
+
+// A sliding window: kernel_size, stride and padding stand one after the other.
+struct PoolWindow {
+  size_t kernel_position;
+  const Node* node;
+
+  int64_t kernel(size_t d) const {
+    return dim_at(*node, kernel_position, d, 1);
+  }
+  // Defaults to the kernel's size.
+  int64_t stride(size_t d) const {
+    return dim_at(*node, kernel_position + 1, d, kernel(d));
+  }
+  int64_t padding(size_t d) const {
+    return dim_at(*node, kernel_position + 2, d, 0);
+  }
+};
+
+// --- Maxima with indices.
+
+// (input, ...) -> (output, indices)
+RuleFunction max_rule(size_t spatial) {
+  return [spatial](const Function& function, const Node& node) {
+    const std::string lead = plane(type_arg(function, node, 0), spatial);
+    const std::string input = cat(lead, " ", numbered(spatial, "s", "!"));
+    const std::string output = cat(lead, " ", numbered(spatial, "p", "!"));
+    return rule_from_terms({input}, {output, output}, function, node);
+  };
+}
+
+// (grad, input, ..., indices) -> gradient
+RuleFunction max_backward_rule(size_t spatial) {
+  return [spatial](const Function& function, const Node& node) {
+    const std::string lead = plane(type_arg(function, node, 1), spatial);
+    const std::string input = cat(lead, " ", numbered(spatial, "s", "!"));
+    const std::string output = cat(lead, " ", numbered(spatial, "p", "!"));
+    return rule_from_terms({output, input, output}, {input}, function, node);
+  };
+}
+
+// (input, kernel_size, stride, padding, dilation, ceil_mode)
+std::vector<TensorType> max_pool_types(
+    size_t spatial, const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 0);
+  const PoolWindow window = {1, &node};
+  Dims sizes = input.sizes;
+  const size_t lead = sizes.size() - spatial;
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t reach = dim_at(node, 4, d, 1) * (window.kernel(d) - 1) + 1;
+    const int64_t stride = window.stride(d);
+    const int64_t padding = window.padding(d);
+    const int64_t room = sizes[lead + d] + 2 * padding - reach;
+    const bool ceil = bool_arg(node, 5, false);
+    int64_t steps = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    // The last window must start inside the input or its left border.
+    if (ceil && (steps - 1) * stride >= sizes[lead + d] + padding) {
+      --steps;
+    }
+    sizes[lead + d] = steps;
+  }
+  return {
+      in_format_of(input, input.dtype, sizes),
+      in_format_of(input, DType::I64, sizes)};
+}
+
+std::vector<TensorType> input_gradient_types(
+    const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 1);
+  return {in_format_of(input, input.dtype, input.sizes)};
+}
+
+// A copy of what is neither row-major nor channels-last.
+int64_t pool_scratch(const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 0);
+  return is_channels_last(input) ? 0 : copy_bytes(input);
+}
+
+// --- Averages over a sliding window.
+
+// Whether every window has the same divisor, wherever it lies.
+bool divides_evenly(
+    const PoolWindow& window,
+    size_t spatial,
+    bool ceil_mode,
+    bool count_include_pad) {
+  bool padded = false;
+  for (size_t d = 0; d < spatial; ++d) {
+    padded = padded || window.padding(d) != 0;
+  }
+  return !ceil_mode && (count_include_pad || !padded);
+}
+
+struct AverageTerms {
+  std::string input;
+  std::string output;
+};
+
+AverageTerms average_terms(
+    const std::string& lead, size_t spatial, bool splits) {
+  return {
+      cat(lead, " ", numbered(spatial, splits ? "s" : "p", splits ? "~" : "!")),
+      cat(lead, " ", numbered(spatial, "s", splits ? "" : "!"))};
+}
+
+void set_windows(const PoolWindow& window, size_t spatial, Rule& rule) {
+  if (rule.halos.empty()) {
+    return;
+  }
+  for (size_t d = 0; d < spatial; ++d) {
+    const int factor = find_factor(rule, cat("s", d));
+    rule.factors[static_cast<size_t>(factor)].window = {
+        .stride = window.stride(d),
+        .before = window.padding(d),
+        .after = window.kernel(d) - 1 - window.padding(d)};
+  }
+}
+
+// (input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+//  divisor_override)
+Rule average_rule(size_t spatial, const Function& function, const Node& node) {
+  const PoolWindow window = {1, &node};
+  const bool splits = divides_evenly(
+      window, spatial, bool_arg(node, 4, false), bool_arg(node, 5, true));
+  const AverageTerms t = average_terms(
+      plane(type_arg(function, node, 0), spatial), spatial, splits);
+  Rule rule = rule_from_terms({t.input}, {t.output}, function, node);
+  set_windows(window, spatial, rule);
+  return rule;
+}
+
+// (grad, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+//  divisor_override)
+Rule average_backward_rule(
+    size_t spatial, const Function& function, const Node& node) {
+  const PoolWindow window = {2, &node};
+  const bool splits = divides_evenly(
+      window, spatial, bool_arg(node, 5, false), bool_arg(node, 6, true));
+  const AverageTerms t = average_terms(
+      plane(type_arg(function, node, 1), spatial), spatial, splits);
+  Rule rule = rule_from_terms({t.output, t.input}, {t.input}, function, node);
+  set_windows(window, spatial, rule);
+  return rule;
+}
+
+// Who splits a dim pads it.
+void localize_padding(
+    const Rule& rule,
+    size_t spatial,
+    size_t kernel_position,
+    Node& node,
+    const std::vector<Piece>& pieces) {
+  if (rule.halos.empty()) {
+    return;
+  }
+  const Node whole = node;
+  const PoolWindow window = {kernel_position, &whole};
+  Dims stride;
+  Dims padding;
+  for (size_t d = 0; d < spatial; ++d) {
+    const Piece& steps =
+        pieces[static_cast<size_t>(find_factor(rule, cat("s", d)))];
+    stride.push_back(window.stride(d));
+    padding.push_back(steps.size == steps.whole ? window.padding(d) : 0);
+  }
+  set_arg(node, kernel_position + 1, to_arg(stride));
+  set_arg(node, kernel_position + 2, to_arg(padding));
+}
+
+OpDef average_pool(
+    std::string_view name,
+    std::string_view backward,
+    size_t spatial,
+    std::vector<std::string_view> examples) {
+  return {
+      .name = name,
+      .rule_of =
+          [=](const Function& function, const Node& node) {
+            return average_rule(spatial, function, node);
+          },
+      .linear = Linear::All,
+      .scratch_bytes = pool_scratch,
+      .localize =
+          [=](const Function& function,
+              Node& node,
+              const std::vector<Piece>& pieces) {
+            localize_padding(
+                average_rule(spatial, function, node),
+                spatial,
+                1,
+                node,
+                pieces);
+          },
+      .backward = backward,
+      .examples = std::move(examples),
+  };
+}
+
+OpDef average_pool_backward(
+    std::string_view name,
+    size_t spatial,
+    std::vector<std::string_view> examples) {
+  return {
+      .name = name,
+      .rule_of =
+          [=](const Function& function, const Node& node) {
+            return average_backward_rule(spatial, function, node);
+          },
+      .linear = Linear::First,
+      .localize =
+          [=](const Function& function,
+              Node& node,
+              const std::vector<Piece>& pieces) {
+            localize_padding(
+                average_backward_rule(spatial, function, node),
+                spatial,
+                2,
+                node,
+                pieces);
+          },
+      .examples = std::move(examples),
+  };
+}
+
+}  // namespace
+
+void add_pooling_ops(OpTable& ops) {
+  ops.push_back({
+      .name = "aten.max_pool2d_with_indices",
+      .rule_of = max_rule(2),
+      .scratch_bytes = pool_scratch,
+      .backward = "aten.max_pool2d_with_indices_backward",
+      .examples =
+          {"(f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1])",
+           "(f32[4, 8, 8], [2, 2])"},
+  });
+  ops.push_back({
+      .name = "aten.max_pool2d_with_indices_backward",
+      .rule_of = max_backward_rule(2),
+      .linear = Linear::First,
+      .examples = {"(f32[4, 8, 4, 4], f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1], "
+                   "[1, 1], false, i64[4, 8, 4, 4]<64)"},
+  });
+  ops.push_back({
+      .name = "aten.max_pool3d_with_indices",
+      .rule_of = max_rule(3),
+      .scratch_bytes = pool_scratch,
+      .types =
+          [](const Function& function, const Node& node) {
+            return max_pool_types(3, function, node);
+          },
+      .backward = "aten.max_pool3d_with_indices_backward",
+      .examples =
+          {"(f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2])",
+           "(f32[4, 4, 5, 8, 8], [3, 3, 3], [2, 2, 2], [1, 1, 1], "
+           "[1, 1, 1], true)"},
+  });
+  ops.push_back({
+      .name = "aten.max_pool3d_with_indices_backward",
+      .rule_of = max_backward_rule(3),
+      .linear = Linear::First,
+      .types = input_gradient_types,
+      .examples =
+          {"(f32[4, 4, 2, 4, 4], f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2], "
+           "[0, 0, 0], [1, 1, 1], false, i64[4, 4, 2, 4, 4]<256)"},
+  });
+  ops.push_back(average_pool(
+      "aten.avg_pool2d",
+      "aten.avg_pool2d_backward",
+      2,
+      {"(f32[4, 8, 16, 16], [2, 2])",
+       "(f32[4, 8, 16, 16], [3, 3], [1, 1], [1, 1])",
+       "(f32[4, 8, 16, 16], [3, 3], [2, 2], [1, 1], false, false)"}));
+  ops.push_back(average_pool_backward(
+      "aten.avg_pool2d_backward",
+      2,
+      {"(f32[4, 8, 8, 8], f32[4, 8, 16, 16], [2, 2], [2, 2], [0, 0], false, "
+       "true, none)",
+       "(f32[4, 8, 16, 16], f32[4, 8, 16, 16], [3, 3], [1, 1], [1, 1], "
+       "false, true, none)"}));
+  ops.push_back(average_pool(
+      "aten.avg_pool3d",
+      "aten.avg_pool3d_backward",
+      3,
+      {"(f32[2, 4, 8, 8, 8], [2, 2, 2])"}));
+  ops.push_back(average_pool_backward(
+      "aten.avg_pool3d_backward",
+      3,
+      {"(f32[2, 4, 4, 4, 4], f32[2, 4, 8, 8, 8], [2, 2, 2], [2, 2, 2], "
+       "[0, 0, 0], false, true, none)"}));
+}
+
+}  // namespace weft
