@@ -44,6 +44,7 @@ void add_nll_loss_ops(OpTable& ops);
 void add_loss_ops(OpTable& ops);
 void add_embedding_ops(OpTable& ops);
 void add_index_ops(OpTable& ops);
+void add_scatter_ops(OpTable& ops);
 void add_sort_ops(OpTable& ops);
 void add_attention_ops(OpTable& ops);
 void add_gpu_attention_ops(OpTable& ops);

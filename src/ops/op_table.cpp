@@ -32,6 +32,7 @@ OpTable make_table() {
   add_loss_ops(ops);
   add_embedding_ops(ops);
   add_index_ops(ops);
+  add_scatter_ops(ops);
   add_sort_ops(ops);
   add_attention_ops(ops);
   add_gpu_attention_ops(ops);
