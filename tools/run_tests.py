@@ -94,8 +94,10 @@ def count_gtest(name, preset):
         own = folder / f"{case.get('name')}.xml"
         if own.exists():
             total += with_status(count_junit(own), outcome(case) == "failed")
+        elif outcome(case) == "passed":
+            total += Count(passed=1)
         else:
-            total += Count(**{outcome(case): 1})
+            total += Count(failed=1)
     return with_status(total, status)
 
 
