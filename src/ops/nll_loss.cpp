@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Negative log likelihood: the class of every target is looked up. Sums split
 // into partial sums. A mean divides by a count that depends on the targets, so
-// it stays whole; expand.h turns it into a sum and a count, which split.
+// it stays whole; lower/split_means.cpp makes it a sum and a count, which split.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -95,6 +95,7 @@ OpDef nll_op(
       .flops = count_targets,
       .scratch_bytes = nll_scratch,
       .types = nll_types,
+      .weighted_mean = WeightedMean{.reduction_arg = 3, .weight_result = 1},
       .backward = backward,
       .examples = std::move(examples),
   };
