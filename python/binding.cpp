@@ -189,7 +189,6 @@ void bind_watch(py::module_& module) {
 }  // namespace weft
 
 PYBIND11_MODULE(_weft, module) {
-  static py::exception<weft::UserError> user_error(module, "UserError");
   py::register_exception<weft::UserError>(module, "UserError");
   weft::bind_graph(module);
   weft::bind_capture(module);

@@ -132,6 +132,7 @@ Graph Capture::finish(
   if (optimizer) {
     add_optimizer(step, *optimizer);
   }
+  renumber(step);
   if (!init.outputs.empty()) {
     drop_unused_nodes(init);
     graph.functions.push_back(std::move(init));
@@ -148,65 +149,32 @@ void drop_unused_nodes(Function& function) {
     used[index(output.value)] = true;
   }
   std::vector<bool> kept(function.nodes.size(), false);
+  bool any_kept = false;
   for (size_t i = function.nodes.size(); i-- > 0;) {
     const Node& node = function.nodes[i];
     for (const ValueId result : node.results) {
       kept[i] = kept[i] || used[index(result)];
     }
+    // Numbers are drawn from one stream: without the draws in between, those
+    // that follow would be others than eager PyTorch's.
+    kept[i] = kept[i] || (any_kept && find_option(node, kRngOption));
+    any_kept = any_kept || kept[i];
     if (kept[i]) {
       for_each_operand(node, [&](ValueId id) { used[index(id)] = true; });
     }
   }
-  Function slim;
-  slim.name = function.name;
-  std::vector<ValueId> renamed(function.values.size(), ValueId::None);
-  const auto keep = [&](ValueId id) {
-    renamed[index(id)] = add_value(
-        slim, function[id].name, function[id].type);
-    return renamed[index(id)];
-  };
-  for (Input input : function.inputs) {
-    if (used[index(input.value)]) {
-      input.value = keep(input.value);
-      slim.inputs.push_back(std::move(input));
-    }
-  }
-  const std::function<void(Arg&)> rename = [&](Arg& arg) {
-    if (auto* id = std::get_if<ValueId>(&arg.data)) {
-      *id = renamed[index(*id)];
-    } else if (auto* list = std::get_if<Arg::List>(&arg.data)) {
-      for (Arg& item : *list) {
-        rename(item);
-      }
-    }
-  };
+  std::vector<Node> nodes;
   for (size_t i = 0; i < function.nodes.size(); ++i) {
-    if (!kept[i]) {
-      continue;
+    if (kept[i]) {
+      nodes.push_back(std::move(function.nodes[i]));
+      nodes.back().releases.clear();
     }
-    Node node = std::move(function.nodes[i]);
-    for (Arg& arg : node.args) {
-      rename(arg);
-    }
-    for (Option& option : node.options) {
-      rename(option.value);
-    }
-    node.releases.clear();
-    if (node.overwrites != ValueId::None) {
-      node.overwrites = renamed[index(node.overwrites)];
-    }
-    for (size_t r = 0; r < node.results.size(); ++r) {
-      node.results[r] = keep(node.results[r]);
-      slim[node.results[r]].node = static_cast<NodeId>(slim.nodes.size());
-      slim[node.results[r]].result = static_cast<int32_t>(r);
-    }
-    slim.nodes.push_back(std::move(node));
   }
-  for (Output& output : function.outputs) {
-    output.value = renamed[index(output.value)];
-  }
-  slim.outputs = std::move(function.outputs);
-  function = std::move(slim);
+  function.nodes = std::move(nodes);
+  std::erase_if(function.inputs, [&](const Input& input) {
+    return !used[index(input.value)];
+  });
+  renumber(function);
 }
 
 }  // namespace weft

@@ -73,7 +73,8 @@ class Capture {
   std::vector<Held> buffers_;
 };
 
-// Drops the nodes that nothing returned depends on.
+// Drops the nodes that nothing returned depends on, but keeps every random node
+// before the last one that is needed.
 void drop_unused_nodes(Function& function);
 
 }  // namespace weft

@@ -86,7 +86,10 @@ bool is_hollow(const at::Tensor& tensor) {
 }
 
 at::Tensor to_meta(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
+  // A number in a place for tensors stays one: shape kernels read its kind, and
+  // those written in Python its value.
+  if (!tensor.defined() ||
+      tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return tensor;
   }
   const TensorType type = type_of(tensor);
@@ -96,12 +99,7 @@ at::Tensor to_meta(const at::Tensor& tensor) {
       at::DataPtr(nullptr, at::Device(at::kMeta)),
       /*allocator=*/nullptr,
       /*resizable=*/false);
-  at::Tensor meta =
-      make_empty(type, c10::DispatchKey::Meta, std::move(storage));
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    meta.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
-  return meta;
+  return make_empty(type, c10::DispatchKey::Meta, std::move(storage));
 }
 
 }  // namespace weft

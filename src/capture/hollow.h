@@ -38,8 +38,8 @@ void observe_storage(
 
 bool is_hollow(const at::Tensor& tensor);
 
-// A tensor on the meta device with the same type (and the same standing in type
-// promotion): what PyTorch's own shape kernels are asked with.
+// A tensor on the meta device with the same type: what PyTorch's own shape
+// kernels are asked with. A wrapped number is given back as it is.
 at::Tensor to_meta(const at::Tensor& tensor);
 
 }  // namespace weft

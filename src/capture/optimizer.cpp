@@ -71,8 +71,12 @@ std::vector<State> states_of(
           "backward alone"));
 }
 
-ValueId add_input(Function& step, Input input, const TensorType& type) {
-  input.value = add_value(step, input.keys.front(), type);
+ValueId add_input(
+    Function& step,
+    NameTable& names,
+    Input input,
+    const TensorType& type) {
+  input.value = add_value(step, names.unique("", input.keys.front()), type);
   step.inputs.push_back(input);
   return input.value;
 }
@@ -99,6 +103,9 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
     }
   }
   NameTable names;
+  for (const Value& value : step.values) {
+    names.unique("", value.name);
+  }
   for (size_t g = 0; g < optimizer.groups.size(); ++g) {
     const OptimizerGroup& group = optimizer.groups[g];
     std::optional<ValueId> rate;
@@ -113,6 +120,7 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
         const std::string name = cat("lr.", g);
         rate = add_input(
             step,
+            names,
             {.kind = InputKind::Scalar, .keys = {name}, .trained = false},
             kCounter);
       }
@@ -121,18 +129,26 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
       node.phase = Phase::Optimizer;
       node.overwrites = parameter;
       node.args = {{parameter}, {gradient->second}};
-      const std::string path = step[parameter].name;
-      std::vector<std::string> result_names = {
-          names.unique(path, optimizer.kind)};
+      // "blocks.0.fc.weight" is `weight` of the module "blocks.0.fc".
+      const size_t dot = key.rfind('.');
+      const std::string path =
+          dot == std::string::npos ? "" : key.substr(0, dot);
+      const std::string stem =
+          dot == std::string::npos ? key : key.substr(dot + 1);
+      const auto result_name = [&](const std::string& part) {
+        return names.unique(path, cat(stem, ".", part));
+      };
+      std::vector<std::string> result_names = {result_name(optimizer.kind)};
       std::vector<TensorType> types = {type};
       std::vector<std::string> state_keys;
       for (const State& state : states_of(optimizer.kind, group, type)) {
         const std::string state_key = cat(key, ".", state.name);
         node.args.push_back({add_input(
             step,
+            names,
             {.kind = InputKind::State, .keys = {state_key}, .trained = false},
             state.type)});
-        result_names.push_back(names.unique(path, state.name));
+        result_names.push_back(result_name(state.name));
         types.push_back(state.type);
         state_keys.push_back(state_key);
       }

@@ -191,22 +191,18 @@ void Recorder::call_view(
   const Arguments arguments = arguments_of(op, *stack);
   const at::Tensor base = arguments.front().toTensor();
   Node node = make_node(info, arguments);
-  const int64_t offset = base.storage_offset();
-  const TensorType base_type = type_of(base);
   // A kernel of a view only computes sizes and strides: it runs on hollow
   // tensors too.
   const size_t before = stack->size() - arguments.size();
   op.redispatchBoxed(below(keys), stack);
   const std::vector<at::Tensor> views =
       tensors_in(c10::ArrayRef<c10::IValue>(*stack).slice(before));
-  if (views.size() == 1 && views.front().storage_offset() == offset &&
-      type_of(views.front()) == base_type) {
-    // detach, alias, a view to the same shape: the same value.
+  const bool shares = views.front().storage().unsafeGetStorageImpl() ==
+      base.storage().unsafeGetStorageImpl();
+  if (shares && views.size() == 1 && now_.table.is_current(views.front())) {
+    // detach, alias, the transpose of a transpose: a value that is there.
     return;
   }
-  const bool shares =
-      views.front().storage().unsafeGetStorageImpl() ==
-      base.storage().unsafeGetStorageImpl();
   const std::vector<ValueId> values =
       append(node, info, types_in(views));
   if (shares) {

@@ -59,6 +59,17 @@ std::optional<ValueId> StorageTable::find(const at::Tensor& tensor) {
   return current(found->second, require_view(found->second, tensor));
 }
 
+bool StorageTable::is_current(const at::Tensor& tensor) const {
+  const auto found = records_.find(storage_of(tensor));
+  if (found == records_.end()) {
+    return false;
+  }
+  const int view = find_view(found->second, tensor);
+  return view >= 0 &&
+      found->second.views[static_cast<size_t>(view)].version ==
+      found->second.version;
+}
+
 void StorageTable::add(const at::Tensor& tensor, ValueId value) {
   View root;
   root.offset = tensor.storage_offset();

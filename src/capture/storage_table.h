@@ -35,6 +35,9 @@ class StorageTable {
   // The tensor's value now, or nothing when its storage is not known.
   std::optional<ValueId> find(const at::Tensor& tensor);
 
+  // Whether `find` would give a value that is there already.
+  bool is_current(const at::Tensor& tensor) const;
+
   // A tensor with a storage of its own, not seen before.
   void add(const at::Tensor& tensor, ValueId value);
 

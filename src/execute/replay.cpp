@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 #include "aten/call.h"
@@ -74,6 +75,28 @@ class RandomStates {
   std::unordered_map<int64_t, at::Tensor> states_;
 };
 
+// The in-place form of a random node that filled a tensor in the recorded run,
+// or nothing. PyTorch draws numbers in the order of memory, and the functional
+// form does not keep the strides of its operand.
+std::optional<Node> filling_form(const Node& node) {
+  if (node.overwrites == ValueId::None) {
+    return std::nullopt;
+  }
+  Node form = node;
+  std::vector<std::string> parts = split(node.op, '.');
+  WEFT_CHECK(parts.size() >= 2, node.op);
+  const std::string suffix = "_functional";
+  if (parts[1].ends_with(suffix)) {
+    parts[1].resize(parts[1].size() - suffix.size());
+  }
+  parts[1] += "_";
+  if (parts.size() == 3 && parts[2] == "p") {
+    parts[2] = "float";
+  }
+  form.op = join(parts, ".");
+  return form;
+}
+
 std::vector<int32_t> last_uses(const Function& function) {
   std::vector<int32_t> last(function.values.size(), -1);
   for (size_t i = 0; i < function.nodes.size(); ++i) {
@@ -133,7 +156,12 @@ std::vector<at::Tensor> replay(
     const Arg* number = find_option(node, kRngOption);
     const at::Tensor before =
         number ? random.enter(std::get<int64_t>(number->data)) : at::Tensor();
-    std::vector<at::Tensor> results = AtenCall(node)(arguments);
+    const auto filling = number ? filling_form(node) : std::nullopt;
+    if (filling) {
+      arguments.front() = arguments.front().clone();
+    }
+    std::vector<at::Tensor> results =
+        AtenCall(filling ? *filling : node)(arguments);
     RandomStates::leave(before);
     WEFT_CHECK(results.size() == node.results.size(), node.op);
     for (size_t r = 0; r < results.size(); ++r) {
