@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
+#include "ops/iterator.h"
+#include "ops/kernel.h"
 
 namespace weft {
 namespace {
@@ -46,6 +48,29 @@ Rule glu_backward_rule(const Function& function, const Node& node) {
       cat(grad, ", ", self, " -> ", self), function, node);
 }
 
+std::vector<TensorType> glu_backward_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 1);
+  return {make_type(self.dtype, self.sizes)};
+}
+
+// The result, and a buffer of its size.
+std::vector<TensorType> log_sigmoid_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  return {make_type(self.dtype, self.sizes), make_type(self.dtype, self.sizes)};
+}
+
+// Both gradients have the sizes of self; that of the weight is summed later.
+std::vector<TensorType> prelu_backward_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 1);
+  return {like(self), like(self)};
+}
+
 OpDef forward(
     std::string_view name,
     std::string_view backward,
@@ -82,19 +107,27 @@ void add_activation_ops(OpTable& ops) {
        "(f32[8, 4], f32[8, 4], approximate=\"tanh\")"}));
   add_ops(
       ops,
-      {"aten.silu", "aten.mish", "aten.hardswish", "aten.hardsigmoid"},
+      {"aten.silu", "aten.mish", "aten.hardsigmoid"},
       forward("", "", {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}));
+  ops.push_back(forward(
+      "aten.hardswish",
+      "aten.hardswish_backward",
+      {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}));
+  ops.back().types = iterated_as_first();
   add_ops(
       ops,
       {"aten.silu_backward",
        "aten.mish_backward",
-       "aten.hardswish_backward",
        "aten.hardsigmoid_backward",
        "aten.sigmoid_backward",
        "aten.tanh_backward"},
       backward(
           "",
           {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
+  ops.push_back(backward(
+      "aten.hardswish_backward",
+      {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
+  ops.back().types = iterated_as_first();
   ops.push_back(
       forward("aten.threshold", "aten.threshold_backward", {"(f32[8, 4], 0, 0.5)"}));
   ops.push_back(
@@ -118,9 +151,13 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(forward(
       "aten.hardtanh",
       "aten.hardtanh_backward",
-      {"(f32[8, 4])", "(f32[8, 4], 0, 6)"}));
+      {"(f32[8, 4])", "(f32[8, 4]{1, 8}, 0, 6)"}));
+  ops.back().types = iterated_as_first();
   ops.push_back(backward(
-      "aten.hardtanh_backward", {"(f32[8, 4], f32[8, 4], -0.5, 0.5)"}));
+      "aten.hardtanh_backward",
+      {"(f32[8, 4], f32[8, 4], -0.5, 0.5)",
+       "(f32[8, 4], f32[8, 4]{1, 8}, -0.5, 0.5)"}));
+  ops.back().types = iterated_as_first();
   add_ops(
       ops,
       {"aten.hardshrink", "aten.softshrink"},
@@ -138,26 +175,34 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back({
       .name = "aten.log_sigmoid_forward",
       .rule = "... -> ..., ...",
+      .types = log_sigmoid_types,
       .backward = "aten.log_sigmoid_backward",
-      .examples = {"(f32[8, 4])"},
+      .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"},
   });
   ops.push_back({
       .name = "aten.log_sigmoid_backward",
       .rule = "..., ..., ... -> ...",
       .linear = Linear::First,
-      .examples = {"(f32[8, 4], f32[8, 4], f32[8, 4])"},
+      .types = iterated_as_first(),
+      .examples =
+          {"(f32[8, 4], f32[8, 4], f32[8, 4])",
+           "(f32[8, 4], f32[8, 4]{1, 8}, f32[8, 4])"},
   });
   ops.push_back({
       .name = "aten._prelu_kernel",
       .rule = kBackward,
+      .types = iterated_as_first(),
       .backward = "aten._prelu_kernel_backward",
-      .examples = {"(f32[8, 4], f32[1, 4])"},
+      .examples = {"(f32[8, 4], f32[1, 4])", "(f32[8, 4]{1, 8}, f32[1, 4])"},
   });
   ops.push_back({
       .name = "aten._prelu_kernel_backward",
       .rule = "..., ..., ... -> ..., ...",
       .linear = Linear::First,
-      .examples = {"(f32[8, 4], f32[8, 4], f32[1, 4])"},
+      .types = prelu_backward_types,
+      .examples =
+          {"(f32[8, 4], f32[8, 4], f32[1, 4])",
+           "(f32[8, 4], f32[8, 4]{1, 8}, f32[1, 4])"},
   });
   ops.push_back({
       .name = "aten.glu",
@@ -169,10 +214,14 @@ void add_activation_ops(OpTable& ops) {
       .name = "aten.glu_backward",
       .rule_of = glu_backward_rule,
       .linear = Linear::First,
-      .examples = {"(f32[4, 4], f32[4, 8], -1)"},
+      .types = glu_backward_types,
+      .examples =
+          {"(f32[4, 4], f32[4, 8], -1)", "(f32[4, 4], f32[4, 8]{1, 4}, -1)"},
   });
-  ops.push_back(
-      backward("aten.native_dropout_backward", {"(f32[8, 4], bool[8, 4], 2)"}));
+  ops.push_back(backward(
+      "aten.native_dropout_backward",
+      {"(f32[8, 4], bool[8, 4], 2)", "(f32[8, 4], bool[8, 4]{1, 8}, 2)"}));
+  ops.back().types = iterated_as_first();
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors made from numbers alone.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -116,6 +117,22 @@ LocalizeFunction localize_strides(size_t sizes_at) {
           node, sizes_at + 1, to_arg(strides_of(with_sizes(whole, sizes))));
     }
   };
+}
+
+// One column an element of the triangle.
+std::vector<TensorType> triangle_types(const Function&, const Node& node) {
+  int64_t rows = int_arg(node, 0, 0);
+  int64_t columns = int_arg(node, 1, 0);
+  bool lower = node.op == "aten.tril_indices";
+  // The upper triangle is what the lower one below it leaves.
+  int64_t offset = int_arg(node, 2, 0) - (lower ? 0 : 1);
+  int64_t count = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    count += std::clamp<int64_t>(row + offset + 1, 0, columns);
+  }
+  return {make_type(
+      dtype_option(node, "dtype").value_or(DType::I64),
+      {2, lower ? count : rows * columns - count})};
 }
 
 // (sizes, ...): every dim of the result may be split.
@@ -247,7 +264,8 @@ void add_creation_ops(OpTable& ops) {
   add_ops(
       ops,
       {"aten.tril_indices", "aten.triu_indices"},
-      {.examples = {"(8, 4)"}});
+      {.types = triangle_types,
+       .examples = {"(8, 4)", "(4, 8, 2)", "(8, 8, -3, dtype=i32)"}});
   add_ops(
       ops,
       {"aten.hann_window",

@@ -6,6 +6,7 @@
 
 #include "ops/call.h"
 #include "ops/families.h"
+#include "ops/kernel.h"
 #include "ops/words.h"
 
 namespace weft {
@@ -123,6 +124,14 @@ void localize_triangle(
       {int_arg(node, 1, 0) + rows.start - columns.start});
 }
 
+// Copied into a new tensor of the same memory format.
+std::vector<TensorType> roll_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  return {in_format_of(self, self.dtype, self.sizes)};
+}
+
 Rule diag_embed_rule(const Function& function, const Node& node) {
   size_t ndim = operand_type(function, node, 0).sizes.size();
   int64_t offset = int_arg(node, 1, 0);
@@ -187,13 +196,24 @@ void add_join_ops(OpTable& ops) {
       .name = "aten.roll",
       .rule_of = moves_along(2, true),
       .linear = Linear::All,
-      .examples = {"(f32[8, 4], [3], [1])", "(f32[8, 4], [3])"},
+      .types = roll_types,
+      .examples =
+          {"(f32[8, 4], [3], [1])",
+           "(f32[8, 4], [3])",
+           "(f32[8, 4]{1, 8}, [1], [0])",
+           "(f32[4, 8, 4, 4]{128, 1, 32, 8}, [1], [2])",
+           "(f32[4, 8, 4, 4]{128, 1, 32, 8}, [1, 2], [2, 3])"},
   });
   ops.push_back({
       .name = "aten.flip",
       .rule_of = moves_along(1, false),
       .linear = Linear::All,
-      .examples = {"(f32[8, 4], [1])", "(f32[8, 4], [0, -1])"},
+      .types =
+          [](const Function& function, const Node& node) {
+            return std::vector<TensorType>{
+                like(operand_type(function, node, 0))};
+          },
+      .examples = {"(f32[8, 4], [1])", "(f32[8, 4]{1, 8}, [0, -1])"},
   });
   ops.push_back({
       .name = "aten.constant_pad_nd",
@@ -234,7 +254,9 @@ void add_join_ops(OpTable& ops) {
       .name = "aten.channel_shuffle",
       .rule_of = channel_shuffle_rule,
       .linear = Linear::All,
-      .examples = {"(f32[4, 8, 4, 4], 2)"},
+      .types = roll_types,
+      .examples =
+          {"(f32[4, 8, 4, 4], 2)", "(f32[4, 8, 4, 4]{128, 1, 32, 8}, 2)"},
   });
 }
 

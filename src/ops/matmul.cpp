@@ -73,6 +73,28 @@ void share_beta(
   }
 }
 
+// Of the last two operands: rows of the one, columns of the other.
+std::vector<TensorType> product_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& a = operand_type(function, node, 1);
+  const TensorType& b = operand_type(function, node, 2);
+  return {make_type(a.dtype, {a.sizes.at(a.sizes.size() - 2), b.sizes.back()})};
+}
+
+std::vector<TensorType> int_mm_types(
+    const Function& function,
+    const Node& node) {
+  return {make_type(
+      DType::I32,
+      {operand_type(function, node, 0).sizes.at(0),
+       operand_type(function, node, 1).sizes.at(1)})};
+}
+
+std::vector<TensorType> dot_types(const Function& function, const Node& node) {
+  return {make_type(operand_type(function, node, 0).dtype, {})};
+}
+
 Rule linear_rule(const Function& function, const Node& node) {
   bool has_bias = find_arg(node, 2) != nullptr;
   return rule_from_text(
@@ -153,8 +175,11 @@ void add_matmul_ops(OpTable& ops) {
       .name = "aten.addbmm",
       .rule_of = added_product("m n", "b m k, b k n"),
       .flops = multiply_adds,
+      .types = product_types,
       .localize = share_beta,
-      .examples = {"(f32[8, 12], f32[4, 8, 4], f32[4, 4, 12])"},
+      .examples =
+          {"(f32[8, 12], f32[4, 8, 4], f32[4, 4, 12])",
+           "(f32[12], f32[4, 8, 4], f32[4, 4, 12])"},
   });
   ops.push_back({
       .name = "aten.mv",
@@ -177,6 +202,7 @@ void add_matmul_ops(OpTable& ops) {
           .rule = "k, k -> ()",
           .linear = Linear::Each,
           .flops = multiply_adds,
+          .types = dot_types,
           .examples = {"(f32[8], f32[8])"},
       });
   ops.push_back({
@@ -203,14 +229,16 @@ void add_matmul_ops(OpTable& ops) {
       .rule = "m k, k n -> m n",
       .linear = Linear::Each,
       .flops = multiply_adds,
-      .examples = {"(i8[8, 4], i8[4, 12])"},
+      .types = int_mm_types,
+      .examples = {"(i8[8, 4], i8[4, 12])", "(i8[8, 4], i8[4, 12]{1, 4})"},
   });
   ops.push_back({
       .name = "aten._grouped_mm",
       .rule_of = grouped_rule,
       .flops = grouped_flops,
       .examples =
-          {"(bf16[4, 8, 16], bf16[4, 16, 32]{512, 1, 16})"},
+          {"(bf16[4, 32, 32], bf16[4, 32, 32])",
+           "(bf16[4, 8, 32], bf16[4, 32, 32]{1024, 1, 32})"},
   });
 }
 

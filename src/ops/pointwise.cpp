@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element by element: one operand, several that are broadcast against each
 // other, numbers beside tensors.
+#include "ops/call.h"
 #include "ops/families.h"
+#include "ops/iterator.h"
+#include "ops/kernel.h"
 
 namespace weft {
 namespace {
@@ -10,39 +13,122 @@ constexpr std::string_view kUnary = "... -> ...";
 constexpr std::string_view kBinary = "..., ... -> ...";
 constexpr std::string_view kTernary = "..., ..., ... -> ...";
 
+std::vector<TensorType> magnitude_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  DType dtype = real_type(self.dtype);
+  if (node.op == "aten.angle" && !is_floating(dtype)) {
+    dtype = DType::F32;
+  }
+  return {iterated_type(dtype, {self})};
+}
+
+std::vector<TensorType> frexp_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  return {like(self), like(self, DType::I32)};
+}
+
+std::vector<TensorType> complex_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& a = operand_type(function, node, 0);
+  DType dtype = a.dtype == DType::F64 ? DType::C128 : DType::C64;
+  return {iterated_type(dtype, {a, operand_type(function, node, 1)})};
+}
+
+// The condition does not say the element type.
+std::vector<TensorType> where_types(
+    const Function& function,
+    const Node& node) {
+  Node choice = node;
+  choice.args.erase(choice.args.begin());
+  std::vector<TensorType> operand_types;
+  for (ValueId id : operands(node)) {
+    operand_types.push_back(function[id].type);
+  }
+  return {iterated_type(promoted_type(function, choice), operand_types)};
+}
+
 void add_unary(OpTable& ops) {
   add_ops(
       ops,
-      {"aten.abs",         "aten.acos",
-       "aten.acosh",       "aten.angle",
-       "aten.asin",        "aten.asinh",
-       "aten.atan",        "aten.atanh",
-       "aten.ceil",        "aten.cos",
-       "aten.cosh",        "aten.digamma",
-       "aten.erf",         "aten.erfc",
-       "aten.erfinv",      "aten.exp",
-       "aten.exp2",        "aten.expm1",
-       "aten.floor",       "aten.frac",
-       "aten.i0",          "aten.isinf",
-       "aten.isnan",       "aten.isneginf",
-       "aten.isposinf",    "aten.lgamma",
-       "aten.log",         "aten.log10",
-       "aten.log1p",       "aten.log2",
-       "aten.logical_not", "aten.logit",
-       "aten.nan_to_num",  "aten.reciprocal",
-       "aten.relu",        "aten.round",
-       "aten.rsqrt",       "aten.sgn",
-       "aten.sigmoid",     "aten.sign",
-       "aten.signbit",     "aten.sin",
-       "aten.sinc",        "aten.sinh",
-       "aten.special_entr", "aten.special_erfcx",
-       "aten.special_i0e", "aten.special_i1",
-       "aten.special_i1e", "aten.special_log_ndtr",
-       "aten.special_ndtri", "aten.sqrt",
-       "aten.tan",         "aten.tanh",
+      {"aten.acos",
+       "aten.acosh",
+       "aten.asin",
+       "aten.asinh",
+       "aten.atan",
+       "aten.atanh",
+       "aten.ceil",
+       "aten.cos",
+       "aten.cosh",
+       "aten.digamma",
+       "aten.erf",
+       "aten.erfc",
+       "aten.erfinv",
+       "aten.exp",
+       "aten.exp2",
+       "aten.expm1",
+       "aten.floor",
+       "aten.frac",
+       "aten.i0",
+       "aten.isneginf",
+       "aten.isposinf",
+       "aten.lgamma",
+       "aten.log",
+       "aten.log10",
+       "aten.log1p",
+       "aten.log2",
+       "aten.reciprocal",
+       "aten.round",
+       "aten.rsqrt",
+       "aten.sgn",
+       "aten.sigmoid",
+       "aten.sign",
+       "aten.signbit",
+       "aten.sin",
+       "aten.sinc",
+       "aten.sinh",
+       "aten.special_entr",
+       "aten.special_erfcx",
+       "aten.special_i0e",
+       "aten.special_i1",
+       "aten.special_i1e",
+       "aten.special_log_ndtr",
+       "aten.special_ndtri",
+       "aten.sqrt",
+       "aten.tan",
+       "aten.tanh",
        "aten.trunc"},
       {.rule = kUnary,
        .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
+  // Those whose meta kernels are Python's.
+  add_ops(
+      ops,
+      {"aten.nan_to_num", "aten.relu"},
+      {.rule = kUnary,
+       .types = iterated_as_first(),
+       .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
+  add_ops(
+      ops,
+      {"aten.logit"},
+      {.rule = kUnary,
+       .types = iterated_as_first(/*real=*/true),
+       .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8}, 0.1)"}});
+  add_ops(
+      ops,
+      {"aten.isinf", "aten.isnan", "aten.logical_not"},
+      {.rule = kUnary,
+       .types = iterated(DType::Bool),
+       .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
+  add_ops(
+      ops,
+      {"aten.abs", "aten.angle"},
+      {.rule = kUnary,
+       .types = magnitude_types,
+       .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})", "(c64[8, 4])"}});
   // Linear in their operand.
   add_ops(
       ops,
@@ -62,7 +148,10 @@ void add_unary(OpTable& ops) {
   add_ops(
       ops,
       {"aten.conj_physical", "aten._conj_physical"},
-      {.rule = kUnary, .linear = Linear::All, .examples = {"(c64[8, 4])"}});
+      {.rule = kUnary,
+       .linear = Linear::All,
+       .types = iterated_as_first(),
+       .examples = {"(c64[8, 4])", "(c64[8, 4]{1, 8})"}});
   ops.push_back({
       .name = "aten.round.decimals",
       .rule = kUnary,
@@ -76,7 +165,8 @@ void add_unary(OpTable& ops) {
   ops.push_back({
       .name = "aten.frexp.Tensor",
       .rule = "... -> ..., ...",
-      .examples = {"(f32[8, 4])"},
+      .types = frexp_types,
+      .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"},
   });
 }
 
@@ -90,7 +180,6 @@ void add_scalar(OpTable& ops) {
        "aten.copysign.Scalar",
        "aten.eq.Scalar",
        "aten.fill.Scalar",
-       "aten.floor_divide.Scalar",
        "aten.fmod.Scalar",
        "aten.ge.Scalar",
        "aten.gt.Scalar",
@@ -112,20 +201,34 @@ void add_scalar(OpTable& ops) {
        .examples = {"(f32[8, 4], 0.5)", "(f32[8, 4]{1, 8}, 2)"}});
   add_ops(
       ops,
-      {"aten.pow.Scalar",
-       "aten.remainder.Scalar_Tensor",
-       "aten.xlogy.Scalar_Self"},
+      {"aten.pow.Scalar", "aten.xlogy.Scalar_Self"},
       {.rule = kUnary, .examples = {"(1.5, f32[8, 4])"}});
+  add_ops(
+      ops,
+      {"aten.remainder.Scalar_Tensor"},
+      {.rule = kUnary,
+       .types = iterated(),
+       .examples = {"(1.5, f32[8, 4]{1, 8})", "(2, i64[8, 4]>0)"}});
+  add_ops(
+      ops,
+      {"aten.floor_divide.Scalar"},
+      {.rule = kUnary,
+       .types = iterated(),
+       .examples = {"(f32[8, 4]{1, 8}, 0.5)", "(i64[8, 4], 2)"}});
   add_ops(
       ops,
       {"aten.bitwise_and.Scalar",
        "aten.bitwise_or.Scalar",
        "aten.bitwise_xor.Scalar",
        "aten.bitwise_left_shift.Tensor_Scalar",
-       "aten.bitwise_right_shift.Tensor_Scalar",
-       "aten.__lshift__.Scalar",
-       "aten.__rshift__.Scalar"},
+       "aten.bitwise_right_shift.Tensor_Scalar"},
       {.rule = kUnary, .examples = {"(i64[8, 4], 1)"}});
+  add_ops(
+      ops,
+      {"aten.__lshift__.Scalar", "aten.__rshift__.Scalar"},
+      {.rule = kUnary,
+       .types = iterated(),
+       .examples = {"(i64[8, 4], 1)", "(i32[8, 4]{1, 8}, 1)"}});
   ops.push_back({
       .name = "aten.clamp",
       .rule = kUnary,
@@ -158,7 +261,6 @@ void add_binary(OpTable& ops) {
       {"aten.atan2",
        "aten.copysign.Tensor",
        "aten.eq.Tensor",
-       "aten.floor_divide",
        "aten.fmax",
        "aten.fmin",
        "aten.fmod.Tensor",
@@ -172,9 +274,6 @@ void add_binary(OpTable& ops) {
        "aten.le.Tensor",
        "aten.logaddexp",
        "aten.logaddexp2",
-       "aten.logical_and",
-       "aten.logical_or",
-       "aten.logical_xor",
        "aten.lt.Tensor",
        "aten.maximum",
        "aten.minimum",
@@ -190,8 +289,23 @@ void add_binary(OpTable& ops) {
       {.rule = kBinary, .examples = floats});
   add_ops(
       ops,
-      {"aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor"},
+      {"aten.add.Tensor", "aten.sub.Tensor"},
       {.rule = kBinary, .linear = Linear::All, .examples = floats});
+  add_ops(
+      ops,
+      {"aten.rsub.Tensor"},
+      {.rule = kBinary,
+       .linear = Linear::All,
+       .types = iterated(),
+       .examples = floats});
+  add_ops(
+      ops,
+      {"aten.floor_divide"},
+      {.rule = kBinary, .types = iterated(), .examples = floats});
+  add_ops(
+      ops,
+      {"aten.logical_and", "aten.logical_or", "aten.logical_xor"},
+      {.rule = kBinary, .types = iterated(DType::Bool), .examples = floats});
   add_ops(
       ops,
       {"aten.mul.Tensor"},
@@ -207,11 +321,13 @@ void add_binary(OpTable& ops) {
        "aten.bitwise_xor.Tensor",
        "aten.bitwise_left_shift.Tensor",
        "aten.bitwise_right_shift.Tensor",
-       "aten.__lshift__.Tensor",
-       "aten.__rshift__.Tensor",
        "aten.gcd",
        "aten.lcm"},
       {.rule = kBinary, .examples = integers});
+  add_ops(
+      ops,
+      {"aten.__lshift__.Tensor", "aten.__rshift__.Tensor"},
+      {.rule = kBinary, .types = iterated(), .examples = integers});
   ops.push_back({
       .name = "aten.div.Tensor_mode",
       .rule = kBinary,
@@ -222,7 +338,10 @@ void add_binary(OpTable& ops) {
   add_ops(
       ops,
       {"aten.complex", "aten.polar"},
-      {.rule = kBinary, .examples = {"(f32[8, 4], f32[8, 4])"}});
+      {.rule = kBinary,
+       .types = complex_types,
+       .examples =
+           {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}});
   // The result has the sizes of the first operand.
   ops.push_back({
       .name = "aten.copy",
@@ -255,10 +374,6 @@ void add_binary(OpTable& ops) {
       ops,
       {"aten.isin.Tensor_Tensor"},
       {.rule = "..., t! -> ...", .examples = {"(i64[8, 4], i64[3])"}});
-  add_ops(
-      ops,
-      {"aten.bucketize.Tensor"},
-      {.rule = "..., t! -> ...", .examples = {"(f32[8, 4], f32[3])"}});
 }
 
 void add_ternary(OpTable& ops) {
@@ -272,9 +387,13 @@ void add_ternary(OpTable& ops) {
   ops.push_back({
       .name = "aten.where.self",
       .rule = kTernary,
+      .types = where_types,
       .examples =
           {"(bool[8, 4], f32[8, 4], f32[8, 4])",
-           "(bool[8, 1], f32[4], f32[])"},
+           "(bool[8, 1], f32[4], f32[])",
+           "(bool[8, 4], f32[8, 4]{1, 8}, i64[8, 4])",
+           "(bool[8, 4]{1, 8}, 0.5, f16[8, 4]{1, 8})",
+           "(bool[4, 1, 8], f32[4, 8, 1], f32[8, 8]{1, 8})"},
   });
   ops.push_back({
       .name = "aten.lerp.Tensor",

@@ -2,9 +2,22 @@
 // Ops that draw random numbers. A number belongs to the seed, the step, the
 // node and the position of its element in the whole, so pieces draw what the
 // whole would have drawn.
+#include "ops/call.h"
 #include "ops/families.h"
+#include "ops/kernel.h"
 
 namespace weft {
+namespace {
+
+// The result, and which elements are kept.
+std::vector<TensorType> dropout_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  return {like(self), like(self, DType::Bool)};
+}
+
+}  // namespace
 
 void add_random_ops(OpTable& ops) {
   add_ops(
@@ -48,8 +61,7 @@ void add_random_ops(OpTable& ops) {
        "aten.exponential",
        "aten.log_normal",
        "aten.cauchy",
-       "aten.random",
-       "aten.poisson"},
+       "aten.random"},
       {
           .rule = "... -> ...",
           .kind = OpKind::Random,
@@ -58,10 +70,21 @@ void add_random_ops(OpTable& ops) {
   for (OpDef& def : ops) {
     if (def.name == "aten.bernoulli.p") {
       def.examples = {"(f32[8, 4], 0.5)"};
-    } else if (def.name == "aten.bernoulli" || def.name == "aten.poisson") {
+    } else if (def.name == "aten.bernoulli") {
       def.examples = {"(f32[8, 4]>0)"};
     }
   }
+  ops.push_back({
+      .name = "aten.poisson",
+      .rule = "... -> ...",
+      .kind = OpKind::Random,
+      .types =
+          [](const Function& function, const Node& node) {
+            const TensorType& self = operand_type(function, node, 0);
+            return std::vector<TensorType>{make_type(self.dtype, self.sizes)};
+          },
+      .examples = {"(f32[8, 4]>0)", "(f32[8, 4]{1, 8}>0)"},
+  });
   add_ops(
       ops,
       {"aten.geometric"},
@@ -116,8 +139,10 @@ void add_random_ops(OpTable& ops) {
       .name = "aten.native_dropout",
       .rule = "... -> ..., ...",
       .kind = OpKind::Random,
+      .types = dropout_types,
       .backward = "aten.native_dropout_backward",
-      .examples = {"(f32[8, 4], 0.5, true)"},
+      .examples =
+          {"(f32[8, 4], 0.5, true)", "(f32[8, 4]{1, 8}, 0.5, true)"},
   });
   ops.push_back({
       .name = "aten.rrelu_with_noise_functional",
@@ -130,11 +155,23 @@ void add_random_ops(OpTable& ops) {
       .name = "aten.multinomial",
       .rule = "... class! -> ... sample!",
       .kind = OpKind::Random,
+      .types =
+          [](const Function& function, const Node& node) {
+            Dims sizes = operand_type(function, node, 0).sizes;
+            sizes.back() = int_arg(node, 1, 1);
+            return std::vector<TensorType>{make_type(DType::I64, sizes)};
+          },
       .examples = {"(f32[8, 4]>0, 3)"},
   });
   ops.push_back({
       .name = "aten.randperm",
       .kind = OpKind::Random,
+      .types =
+          [](const Function&, const Node& node) {
+            return std::vector<TensorType>{make_type(
+                dtype_option(node, "dtype").value_or(DType::I64),
+                {int_arg(node, 0, 0)})};
+          },
       .examples = {"(8)"},
   });
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
+#include "ops/iterator.h"
 
 namespace weft {
 namespace {
@@ -67,6 +68,37 @@ RuleFunction reduces(Reduction reduction) {
   };
 }
 
+// The element type of a reduction's result, where PyTorch's meta kernel is in
+// Python.
+using DTypeFunction = DType (*)(DType);
+
+DType same(DType dtype) { return dtype; }
+// Sums and products of integers are i64.
+DType summed(DType dtype) {
+  return is_floating(dtype) || is_complex(dtype) ? dtype : DType::I64;
+}
+DType real(DType dtype) {
+  return is_floating(dtype) ? dtype : DType::F32;
+}
+DType counted(DType) { return DType::I64; }
+
+// Row-major results; `dtypes` one a result. A dtype option wins.
+TypesFunction reduced(
+    const Reduction& reduction,
+    std::vector<DTypeFunction> dtypes) {
+  return [=](const Function& function, const Node& node) {
+    Rule rule = reduce(reduction, function, node);
+    DType self = operand_type(function, node, 0).dtype;
+    std::vector<TensorType> types;
+    for (DTypeFunction dtype : dtypes) {
+      types.push_back(make_type(
+          dtype_option(node, "dtype").value_or(dtype(self)),
+          result_sizes(rule, static_cast<int>(types.size()))));
+    }
+    return types;
+  };
+}
+
 // Norms of the pieces make the norm of the whole.
 std::string_view norm_mark(double order) {
   if (order == 2) {
@@ -90,6 +122,7 @@ RuleFunction norm_of(Reduction reduction) {
 }
 
 void add_sums(OpTable& ops) {
+  const Reduction by_dims = {.dims_at = 1, .keepdim_at = 2};
   ops.push_back({
       .name = "aten.sum",
       .rule_of = reduces({}),
@@ -108,8 +141,12 @@ void add_sums(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.nansum",
-      .rule_of = reduces({.dims_at = 1, .keepdim_at = 2}),
-      .examples = {"(f32[8, 4, 12], [1])"},
+      .rule_of = reduces(by_dims),
+      .types = reduced(by_dims, {summed}),
+      .examples =
+          {"(f32[8, 4, 12], [1])",
+           "(f32[8, 4, 12]{1, 8, 32}, [2], true)",
+           "(i32[8, 4])"},
   });
   ops.push_back({
       .name = "aten.mean",
@@ -127,7 +164,8 @@ void add_sums(OpTable& ops) {
   ops.push_back({
       .name = "aten.prod",
       .rule_of = reduces({.mark = ":product"}),
-      .examples = {"(f32[8, 4])"},
+      .types = reduced({}, {summed}),
+      .examples = {"(f32[8, 4])", "(i32[8, 4]>0)"},
   });
   ops.push_back({
       .name = "aten.prod.dim_int",
@@ -137,17 +175,20 @@ void add_sums(OpTable& ops) {
   ops.push_back({
       .name = "aten.count_nonzero",
       .rule_of = reduces({.dims_at = 1}),
+      .types = reduced({.dims_at = 1}, {counted}),
       .examples = {"(i64[8, 4])", "(i64[8, 4], 1)"},
   });
   ops.push_back({
       .name = "aten.count_nonzero.dim_IntList",
       .rule_of = reduces({.dims_at = 1}),
+      .types = reduced({.dims_at = 1}, {counted}),
       .examples = {"(i64[8, 4], [0, 1])"},
   });
   ops.push_back({
       .name = "aten.trace",
       .rule = "m! n! -> ()",
       .linear = Linear::All,
+      .types = reduced({}, {summed}),
       .examples = {"(f32[8, 8])"},
   });
 }
@@ -164,7 +205,8 @@ void add_extremes(OpTable& ops) {
     ops.push_back({
         .name = larger ? "aten.max" : "aten.min",
         .rule_of = reduces({.mark = mark}),
-        .examples = {"(f32[8, 4])"},
+        .types = reduced({}, {same}),
+        .examples = {"(f32[8, 4])", "(i32[8, 4])"},
     });
     // The position of the extreme is that in the whole dim.
     ops.push_back({
@@ -222,9 +264,11 @@ void add_moments(OpTable& ops) {
     ops.push_back({
         .name = name,
         .rule_of = reduces({.dims_at = 1, .mark = "!"}),
+        .types = reduced({.dims_at = 1}, {real_type}),
         .examples =
             {"(f32[8, 4, 12], [1])",
              "(f32[8, 4], [-1], correction=0, keepdim=true)",
+             "(f32[8, 4, 12]{1, 8, 32}, [2])",
              "(f32[8, 4])"},
     });
   }
@@ -233,8 +277,10 @@ void add_moments(OpTable& ops) {
     ops.push_back({
         .name = name,
         .rule_of = reduces({.dims_at = 1, .mark = "!", .results = 2}),
+        .types = reduced({.dims_at = 1, .results = 2}, {real_type, same}),
         .examples =
             {"(f32[8, 4, 12], [1])",
+             "(f32[8, 4, 12]{1, 8, 32}, [2])",
              "(f32[8, 4], [-1], correction=0, keepdim=true)"},
     });
   }
@@ -261,7 +307,11 @@ void add_moments(OpTable& ops) {
   ops.push_back({
       .name = "aten.logsumexp",
       .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = "!"}),
-      .examples = {"(f32[8, 4, 12], [1])", "(f32[8, 4], [-1], true)"},
+      .types = reduced({.dims_at = 1, .keepdim_at = 2}, {real}),
+      .examples =
+          {"(f32[8, 4, 12], [1])",
+           "(f32[8, 4], [-1], true)",
+           "(f32[8, 4, 12]{1, 8, 32}, [2])"},
   });
 }
 

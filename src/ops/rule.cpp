@@ -351,6 +351,18 @@ bool is_summed(const Rule& rule, int factor, int result) {
       [&](const std::vector<DimFactors>& dims) { return holds(dims, factor); });
 }
 
+Dims result_sizes(const Rule& rule, int result) {
+  Dims sizes;
+  for (const DimFactors& dim : rule.results[static_cast<size_t>(result)]) {
+    int64_t size = 1;
+    for (int factor : dim) {
+      size *= rule.factors[static_cast<size_t>(factor)].size;
+    }
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
 int find_factor(const Rule& rule, std::string_view name) {
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     if (rule.factors[i].name == name) {

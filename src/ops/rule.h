@@ -119,6 +119,9 @@ Rule whole_rule(const Function& function, const Node& node);
 // Whether a split of the factor makes this result a partial one.
 bool is_summed(const Rule& rule, int factor, int result);
 
+// The sizes of a result as its factors say; 1 for dims without any.
+Dims result_sizes(const Rule& rule, int result);
+
 // The index of the factor with that name, or -1.
 int find_factor(const Rule& rule, std::string_view name);
 

@@ -143,6 +143,10 @@ void add_view_backward_ops(OpTable& ops) {
       unfold_terms,
       {"(f32[4, 5, 4], [4, 12], 1, 4, 2)",
        "(f32[4, 4, 3], [4, 12], 1, 3, 3)"}));
+  ops.back().types = [](const Function& function, const Node& node) {
+    return std::vector<TensorType>{make_type(
+        operand_type(function, node, 0).dtype, dims_arg(node, 1))};
+  };
   ops.push_back(scatter(
       "aten.slice_scatter",
       slice_terms,

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real tensors cut into the pieces of a rule, and put together again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "ops/example.h"
+#include "ops/split.h"
+
+namespace weft {
+
+// Random elements away from 0, where functions are well-behaved. Strides as the
+// type says.
+at::Tensor draw_tensor(const TensorType& type, const Draw& draw);
+
+// The elements that the pieces have of an operand, in the same order of
+// strides.
+at::Tensor cut(
+    const at::Tensor& whole,
+    const Rule& rule,
+    TensorPlace place,
+    const Pieces& pieces);
+
+// Joins result `result` of the parts, which differ in their piece of `factor`:
+// part i has pieces[i]. `sizes` are those of the joined result.
+at::Tensor join_parts(
+    const std::vector<at::Tensor>& parts,
+    const Rule& rule,
+    int result,
+    int factor,
+    const std::vector<Pieces>& pieces,
+    const Dims& sizes);
+
+// `mask`, whose dims are those of one operand, laid along the dims of another
+// tensor that have the same factors; undefined when the other lacks some.
+at::Tensor align(
+    const at::Tensor& mask,
+    const std::vector<DimFactors>& mask_dims,
+    const std::vector<DimFactors>& dims);
+
+// Empty when equal up to rounding in `dtype`, else what differs.
+std::string difference(const at::Tensor& got, const at::Tensor& expected);
+
+}  // namespace weft

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prover.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "aten/call.h"
+#include "aten/types.h"
+#include "base/error.h"
+#include "ops/call.h"
+#include "ops/example.h"
+#include "pieces.h"
+
+namespace weft {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct Cut {
+  int factor = 0;
+  int64_t ways = 1;
+};
+
+Rule rule_by(const OpDef& def, const Function& function, const Node& node) {
+  if (def.rule_of != nullptr) {
+    return def.rule_of(function, node);
+  }
+  if (!def.rule.empty()) {
+    return rule_from_text(def.rule, function, node);
+  }
+  return whole_rule(function, node);
+}
+
+// An undefined result is recorded with sizes [0].
+TensorType recorded_type(const at::Tensor& tensor) {
+  return tensor.defined() ? type_of(tensor) : TensorType{DType::F32, {0}, {}};
+}
+
+at::Tensor to_meta(const at::Tensor& tensor) {
+  return at::empty_strided(
+      tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
+class ExampleProof {
+ public:
+  ExampleProof(const OpDef& def, std::string_view text, Proof& proof)
+      : def_(def), text_(text), proof_(proof) {}
+
+  void run() {
+    try {
+      example_ = parse_example(def_, text_);
+      draw();
+      if (!run_as_written()) {
+        ++proof_.not_run;
+        prove_without_run();
+        return;
+      }
+      prove_types();
+      widen();
+      run_whole();
+      prove_sizes();
+      prove_splits();
+      prove_linear();
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  }
+
+ private:
+  bool has_values() const {
+    return def_.kind != OpKind::Random && def_.kind != OpKind::Empty;
+  }
+
+  // False when PyTorch does not have the operator, or not for the CPU.
+  bool run_as_written() {
+    try {
+      expected_ = AtenCall(example_.node)(operands_);
+      return true;
+    } catch (const c10::NotImplementedError&) {
+      return false;
+    } catch (const UserError& error) {
+      if (std::string_view(error.what()).find("has no operator") ==
+          std::string_view::npos) {
+        throw;
+      }
+      return false;
+    }
+  }
+
+  // The entry alone: its rule fits its own types.
+  void prove_without_run() {
+    WEFT_CHECK_USER(
+        def_.types != nullptr, "cannot be run here, and has no types");
+    std::vector<TensorType> types =
+        def_.types(example_.function, example_.node);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < types.size(); ++i) {
+      names.push_back(cat("result", i));
+      expected_.push_back(draw_tensor(types[i], {}));
+    }
+    add_node(example_.function, example_.node, names, types);
+    rule_ = rule_by(def_, example_.function, example_.function.nodes.back());
+    prove_sizes();
+  }
+
+  // The call as it is written: types against ATen's own.
+  void prove_types() {
+    std::vector<TensorType> expected;
+    for (const at::Tensor& result : expected_) {
+      expected.push_back(recorded_type(result));
+    }
+    std::vector<TensorType> got;
+    if (def_.types != nullptr) {
+      got = def_.types(example_.function, example_.node);
+      ++proof_.types;
+    } else {
+      Tensors metas;
+      for (const at::Tensor& operand : operands_) {
+        metas.push_back(to_meta(operand));
+      }
+      try {
+        for (const at::Tensor& result :
+             AtenCall(example_.node, at::kMeta)(metas)) {
+          got.push_back(recorded_type(result));
+        }
+      } catch (const c10::NotImplementedError&) {
+        fail("has no meta kernel in C++: give its entry `types`");
+        return;
+      }
+      ++proof_.meta_types;
+    }
+    for (size_t i = 0; i < std::max(got.size(), expected.size()); ++i) {
+      std::string ours = i < got.size() ? print(got[i]) : "nothing";
+      std::string theirs = i < expected.size() ? print(expected[i]) : "nothing";
+      if (ours != theirs) {
+        fail(cat(
+            "type of result ",
+            i,
+            def_.types == nullptr ? " by the meta kernel" : "",
+            " is ",
+            ours,
+            ", ATen makes ",
+            theirs));
+      }
+    }
+  }
+
+  void draw() {
+    operands_.clear();
+    std::optional<int64_t> looked_up = lookup_size();
+    for (size_t i = 0; i < example_.draws.size(); ++i) {
+      Draw draw = example_.draws[i];
+      if (looked_up && static_cast<int>(i) == def_.lookup_operand &&
+          draw.below < 0) {
+        draw.below = *looked_up;
+      }
+      operands_.push_back(
+          draw_tensor(operand_type(example_.function, example_.node, i), draw));
+    }
+  }
+
+  std::optional<int64_t> lookup_size() const {
+    if (def_.lookup_operand < 0) {
+      return std::nullopt;
+    }
+    for (const Factor& factor :
+         rule_by(def_, example_.function, example_.node).factors) {
+      if (factor.kind == FactorKind::Lookup) {
+        return factor.size;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // f32 operands become f64, so that only rounding of f64 is left to compare.
+  void widen() {
+    for (Value& value : example_.function.values) {
+      if (value.type.dtype == DType::F32) {
+        value.type.dtype = DType::F64;
+      } else if (value.type.dtype == DType::C64) {
+        value.type.dtype = DType::C128;
+      }
+    }
+    draw();
+  }
+
+  void run_whole() {
+    expected_ = AtenCall(example_.node)(operands_);
+    std::vector<std::string> names;
+    std::vector<TensorType> types;
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      names.push_back(cat("result", i));
+      types.push_back(recorded_type(expected_[i]));
+    }
+    add_node(example_.function, example_.node, names, types);
+    node_ = example_.function.nodes.back();
+    rule_ = rule_by(def_, example_.function, node_);
+  }
+
+  // Operands and results have the sizes that the rule says.
+  void prove_sizes() {
+    check(rule_.operands.size() == operands_.size(), "operands of the rule");
+    check(rule_.results.size() == expected_.size(), "results of the rule");
+    for (bool in_result : {false, true}) {
+      const Tensors& tensors = in_result ? expected_ : operands_;
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        TensorPlace place = {in_result, static_cast<int>(i)};
+        for (size_t d = 0; d < dims_of(rule_, place).size(); ++d) {
+          prove_dim(place, d, tensors[i]);
+        }
+      }
+    }
+  }
+
+  void prove_dim(TensorPlace place, size_t d, const at::Tensor& tensor) {
+    const DimFactors& dim = dims_of(rule_, place)[d];
+    if (dim.empty() || find_halo(rule_, place, d) != nullptr) {
+      return;
+    }
+    int64_t size = 1;
+    for (int factor : dim) {
+      size *= rule_.factors[static_cast<size_t>(factor)].size;
+    }
+    check(
+        tensor.defined() && size == tensor.size(static_cast<int64_t>(d)),
+        "a size of the rule");
+  }
+
+  void prove_splits() {
+    std::vector<int> halves;
+    for (size_t i = 0; i < rule_.factors.size(); ++i) {
+      const Factor& factor = rule_.factors[i];
+      if (factor.kind == FactorKind::Whole) {
+        continue;
+      }
+      for (int64_t ways : {2, 4}) {
+        if (factor.size % ways == 0 && factor.size > 0) {
+          ++proof_.splits;
+          prove_split({{static_cast<int>(i), ways}});
+        }
+      }
+      if (factor.size % 2 == 0) {
+        halves.push_back(static_cast<int>(i));
+      }
+    }
+    for (size_t i = 0; i < halves.size(); ++i) {
+      for (size_t j = i + 1; j < halves.size(); ++j) {
+        ++proof_.double_splits;
+        prove_split({{halves[i], 2}, {halves[j], 2}});
+      }
+    }
+  }
+
+  void prove_split(const std::vector<Cut>& cuts) {
+    std::string what;
+    for (const Cut& cut : cuts) {
+      what += cat(
+          " ", rule_.factors[static_cast<size_t>(cut.factor)].name, " ",
+          cut.ways, " ways");
+    }
+    try {
+      cut_flops_ = 0;
+      Tensors joined = run_pieces(cuts, 0, whole_pieces(rule_));
+      for (size_t i = 0; i < joined.size(); ++i) {
+        std::string text = has_values() ? difference(joined[i], expected_[i]) : "";
+        if (!text.empty()) {
+          fail(cat("split", what, ", result ", i, ": ", text));
+        }
+      }
+      prove_flops(cuts, what);
+    } catch (const std::exception& error) {
+      fail(cat("split", what, ": ", error.what()));
+    }
+  }
+
+  // Borders are computed twice, and an op whose factor takes no part in the
+  // work repeats it: only plain splits divide the work.
+  void prove_flops(const std::vector<Cut>& cuts, const std::string& what) {
+    if (def_.flops == nullptr) {
+      return;
+    }
+    for (const Cut& cut : cuts) {
+      if (rule_.factors[static_cast<size_t>(cut.factor)].kind !=
+          FactorKind::Free) {
+        return;
+      }
+    }
+    ++proof_.flops;
+    int64_t whole = def_.flops(example_.function, node_);
+    if (cut_flops_ != whole) {
+      fail(cat(
+          "split", what, ": pieces have ", cut_flops_, " flops, the whole ",
+          whole));
+    }
+  }
+
+  Tensors run_pieces(
+      const std::vector<Cut>& cuts,
+      size_t next,
+      const Pieces& outer) {
+    if (next == cuts.size()) {
+      return run_piece(outer);
+    }
+    const Cut& cut = cuts[next];
+    auto factor = static_cast<size_t>(cut.factor);
+    std::vector<Tensors> parts;
+    std::vector<Pieces> pieces;
+    for (int64_t part = 0; part < cut.ways; ++part) {
+      pieces.push_back(outer);
+      pieces.back()[factor] =
+          split_pieces(rule_, cut.factor, cut.ways, part)[factor];
+      parts.push_back(run_pieces(cuts, next + 1, pieces.back()));
+    }
+    Tensors joined;
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      if (!expected_[i].defined()) {
+        joined.emplace_back();
+        continue;
+      }
+      Tensors of_result;
+      for (const Tensors& part : parts) {
+        of_result.push_back(part[i]);
+      }
+      auto result = static_cast<int>(i);
+      Dims sizes =
+          local_sizes(rule_, {true, result}, expected_[i].sizes().vec(), outer);
+      joined.push_back(
+          has_values()
+              ? join_parts(
+                    of_result, rule_, result, cut.factor, pieces, sizes)
+              : at::zeros(sizes, expected_[i].options()));
+    }
+    return joined;
+  }
+
+  Tensors run_piece(const Pieces& pieces) {
+    LocalCall call =
+        local_call(def_, example_.function, node_, rule_, pieces);
+    Tensors cuts;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      cuts.push_back(
+          cut(operands_[i], rule_, {false, static_cast<int>(i)}, pieces));
+    }
+    at::Tensor found = look_up(cuts, pieces);
+    Tensors operands;
+    for (size_t i : call.kept) {
+      operands.push_back(cuts[i]);
+    }
+    Tensors results = AtenCall(call.node())(operands);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].defined()) {
+        continue;
+      }
+      Dims sizes = local_sizes(
+          rule_,
+          {true, static_cast<int>(i)},
+          expected_[i].sizes().vec(),
+          pieces);
+      WEFT_CHECK_USER(
+          results[i].sizes() == at::IntArrayRef(sizes),
+          "a piece of result ",
+          i,
+          " has sizes ",
+          results[i].sizes(),
+          " and not ",
+          at::IntArrayRef(sizes));
+      results[i] = mask_result(results[i], i, found);
+    }
+    if (def_.flops != nullptr) {
+      cut_flops_ += def_.flops(call.function, call.node());
+    }
+    return results;
+  }
+
+  // The split `?` factor, or -1.
+  int looked_up_factor(const Pieces& pieces) const {
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (rule_.factors[i].kind == FactorKind::Lookup &&
+          pieces[i].size != pieces[i].whole) {
+        return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  bool holds(const std::vector<DimFactors>& dims, int factor) const {
+    return std::any_of(dims.begin(), dims.end(), [&](const DimFactors& dim) {
+      return std::find(dim.begin(), dim.end(), factor) != dim.end();
+    });
+  }
+
+  // Makes the index count within the piece, and zeros what is written to rows
+  // of other pieces. Gives which indices lie in the piece; undefined when
+  // nothing that is looked up is split.
+  at::Tensor look_up(Tensors& cuts, const Pieces& pieces) {
+    int factor = looked_up_factor(pieces);
+    if (factor < 0) {
+      return {};
+    }
+    auto position = static_cast<size_t>(def_.lookup_operand);
+    WEFT_CHECK_USER(
+        def_.lookup_operand >= 0 && position < cuts.size(),
+        "a ? factor needs a lookup_operand");
+    const Piece& piece = pieces[static_cast<size_t>(factor)];
+    at::Tensor index = cuts[position];
+    at::Tensor found =
+        (index >= piece.start) & (index < piece.start + piece.size);
+    cuts[position] = (index - piece.start).masked_fill(~found, 0);
+    bool written = std::any_of(
+        rule_.results.begin(), rule_.results.end(), [&](const auto& dims) {
+          return holds(dims, factor);
+        });
+    for (size_t i = 0; written && i < cuts.size(); ++i) {
+      at::Tensor mask =
+          i == position || holds(rule_.operands[i], factor)
+              ? at::Tensor()
+              : align(found, rule_.operands[position], rule_.operands[i]);
+      if (mask.defined()) {
+        cuts[i] = cuts[i].masked_fill(~mask, 0);
+      }
+    }
+    return found;
+  }
+
+  at::Tensor mask_result(
+      const at::Tensor& result,
+      size_t i,
+      const at::Tensor& found) {
+    if (!found.defined() || !has_lookup_missing_in(i)) {
+      return result;
+    }
+    at::Tensor mask = align(
+        found,
+        rule_.operands[static_cast<size_t>(def_.lookup_operand)],
+        rule_.results[i]);
+    WEFT_CHECK_USER(
+        mask.defined(), "result ", i, " does not have the dims of the index");
+    return result.masked_fill(~mask, 0);
+  }
+
+  bool has_lookup_missing_in(size_t result) const {
+    for (size_t i = 0; i < rule_.factors.size(); ++i) {
+      if (rule_.factors[i].kind == FactorKind::Lookup &&
+          is_summed(rule_, static_cast<int>(i), static_cast<int>(result))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // f(x + y) = f(x) + f(y), where the entry says so.
+  void prove_linear() {
+    Linear linear =
+        def_.kind == OpKind::View ? Linear::All : def_.linear;
+    std::vector<size_t> floats;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i].is_floating_point() || operands_[i].is_complex()) {
+        floats.push_back(i);
+      }
+    }
+    if (linear == Linear::No || floats.empty()) {
+      return;
+    }
+    if (linear == Linear::All) {
+      // A partial sum of integers beside one of floats is not a thing.
+      if (floats.size() == operands_.size()) {
+        prove_linear_in(floats);
+      }
+    } else if (linear == Linear::First) {
+      prove_linear_in({0});
+    } else {
+      for (size_t i : floats) {
+        prove_linear_in({i});
+      }
+    }
+  }
+
+  void prove_linear_in(const std::vector<size_t>& varied) {
+    ++proof_.linear;
+    Tensors others = operands_;
+    Tensors sums = operands_;
+    for (size_t i : varied) {
+      others[i] = draw_tensor(type_of(operands_[i]), example_.draws[i]);
+      sums[i] = operands_[i] + others[i];
+    }
+    Tensors first = AtenCall(node_)(operands_);
+    Tensors second = AtenCall(node_)(others);
+    Tensors both = AtenCall(node_)(sums);
+    for (size_t i = 0; i < both.size(); ++i) {
+      if (both[i].defined() && both[i].is_floating_point()) {
+        std::string text = difference(first[i] + second[i], both[i]);
+        if (!text.empty()) {
+          fail(cat("not linear, result ", i, ": ", text));
+        }
+      }
+    }
+  }
+
+  void check(bool condition, const std::string& what) {
+    WEFT_CHECK_USER(condition, what, " do not fit: ", print(rule_));
+  }
+
+  void fail(const std::string& message) {
+    // The first line: ATen's have a backtrace after it.
+    proof_.failures.push_back(
+        cat(def_.name, text_, ": ", message.substr(0, message.find('\n'))));
+  }
+
+  const OpDef& def_;
+  std::string_view text_;
+  Proof& proof_;
+  Example example_;
+  Tensors operands_;
+  Tensors expected_;
+  Node node_;
+  Rule rule_;
+  int64_t cut_flops_ = 0;
+};
+
+}  // namespace
+
+void prove(const OpDef& def, Proof& proof) {
+  if (def.kind == OpKind::DataDependent) {
+    return;
+  }
+  if (def.examples.empty()) {
+    proof.failures.push_back(cat(def.name, ": no example"));
+  }
+  for (std::string_view text : def.examples) {
+    ++proof.examples;
+    ExampleProof(def, text, proof).run();
+  }
+}
+
+}  // namespace weft
