@@ -154,14 +154,21 @@ OpInfo make_info(const c10::OperatorHandle& op) {
         info.name == "aten.equal" || info.name == "aten.is_nonzero" ||
         info.name == "aten.allclose";
     info.kind = reads ? CallKind::ValueRead : CallKind::Query;
-  } else if (op.hasTag(at::Tag::dynamic_output_shape)) {
+  } else if (
+      op.hasTag(at::Tag::dynamic_output_shape) &&
+      info.name != "aten.index.Tensor") {
+    // index depends on data only with a boolean index: the recorder looks.
     info.kind = CallKind::DataDependent;
   } else if (view_result || (info.def && info.def->kind == OpKind::View)) {
     info.kind = CallKind::View;
   } else if (info.def && info.def->kind == OpKind::DataDependent) {
     info.kind = CallKind::DataDependent;
-  } else if (op.hasKernelForDispatchKey(
-                 c10::DispatchKey::CompositeImplicitAutograd)) {
+  } else if (
+      op.hasKernelForDispatchKey(
+          c10::DispatchKey::CompositeImplicitAutograd) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
+    // Some, as silu_backward, are made of others only where a device has no
+    // kernel of its own.
     info.kind = CallKind::Composite;
   }
   return info;
