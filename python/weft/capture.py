@@ -259,4 +259,11 @@ def _describe(optimizer, model):
                 "build it from model.parameters()"
             ) from None
         groups.append((options, parameters))
-    return type(optimizer).__name__.lower(), groups
+    kind = type(optimizer).__name__.lower()
+    if not type(optimizer).__module__.startswith("torch.optim."):
+        raise UserError(
+            f"not supported: the optimizer {type(optimizer).__name__} of "
+            f"{type(optimizer).__module__}: only those of torch.optim are known. "
+            "Return (model, batch) to capture forward and backward alone"
+        )
+    return kind, groups

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `weft` runs for FILE.py:FUNCTION, in a Python process of its own.
+
+    python -m weft.capture_file FILE.py:FUNCTION GRAPH [KEY=VALUE ...]
+
+Writes the graph to GRAPH and the times, or one error message, as JSON to
+GRAPH.json. What the user's code prints goes to the standard error stream.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import os
+import pathlib
+import re
+import sys
+import traceback
+
+from weft._weft import UserError
+from weft.capture import capture_function
+
+
+def main(arguments):
+    model, output, *settings = arguments
+    try:
+        function = load_function(model)
+        options = read_options(function, settings)
+        captured = run(function, options, model)
+        pathlib.Path(output).write_text(str(captured.graph))
+        report = {
+            "build_seconds": captured.build_seconds,
+            "capture_seconds": captured.capture_seconds,
+            "real": captured.real,
+        }
+    except UserError as error:
+        report = {"error": str(error)}
+    pathlib.Path(output + ".json").write_text(json.dumps(report))
+
+
+def load_function(model):
+    file, _, name = model.rpartition(":")
+    if not file or not name.isidentifier():
+        raise UserError(f"{model}: name the function too, as in FILE.py:FUNCTION")
+    path = pathlib.Path(file)
+    if not path.is_file():
+        raise UserError(f"{file}: no such file")
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and not key.startswith("_")
+        ]
+        raise UserError(
+            f"{file}: there is no function {name}; it has {', '.join(known) or 'none'}"
+        )
+    return function
+
+
+def read_options(function, settings):
+    """KEY=VALUE words as keyword arguments of the function."""
+    options = {}
+    parameters = inspect.signature(function).parameters.values()
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.isidentifier():
+            raise UserError(f"--set {setting}: write it as KEY=VALUE")
+        if key not in known and not takes_any:
+            raise UserError(unknown_option(function, key, known))
+        try:
+            options[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            options[key] = text
+    return options
+
+
+def unknown_option(function, key, known):
+    return (
+        f"{function.__name__} has no option {key}; "
+        f"it has {', '.join(known) if known else 'none'}"
+    )
+
+
+def run(function, options, model):
+    file = model.rpartition(":")[0]
+    try:
+        return capture_function(function, options)
+    except UserError as error:
+        if error.__cause__ is not None:
+            place = place_of(error.__cause__, file)
+            raise UserError(f"{place}: {error}") from error
+        raise UserError(f"{model}: {error}") from error
+    except TypeError as error:
+        strange = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if strange and strange[1] in options:
+            known = list(inspect.signature(function).parameters)
+            raise UserError(
+                f"{model}: " + unknown_option(function, strange[1], known)
+            ) from error
+        raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
+    except Exception as error:
+        raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
+
+
+def place_of(error, file):
+    """FILE:LINE of the innermost frame in the user's file, else of all."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    own = [f for f in frames if is_same(f.filename, file)]
+    frame = own[-1] if own else None
+    return f"{file}:{frame.lineno} in {frame.name}" if frame else file
+
+
+def is_same(filename, file):
+    return os.path.exists(filename) and os.path.samefile(filename, file)
+
+
+def describe(error):
+    # PyTorch appends its C++ stack to some messages.
+    text = str(error).split("\nException raised from")[0].strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    # The report of the caller goes to the real standard output.
+    os.dup2(2, 1)
+    main(sys.argv[1:])
