@@ -75,6 +75,11 @@ void bind_capture(py::module_& module) {
              const NamedTensors& batch) {
             capture.begin_step(named(parameters), named(buffers), named(batch));
           })
+      .def_property_readonly(
+          "real",
+          [](Capture& capture) {
+            return capture.recorder().mode() == RecordMode::Real;
+          })
       .def("begin_backward", &Capture::begin_backward)
       .def(
           "push_module",
@@ -84,6 +89,26 @@ void bind_capture(py::module_& module) {
       .def(
           "pop_module",
           [](Capture& capture) { capture.recorder().pop_module(); })
+      .def(
+          "fill_trunc_normal",
+          [](Capture& capture,
+             const at::Tensor& tensor,
+             double mean,
+             double deviation,
+             double low,
+             double high) {
+            Node node;
+            node.op = "weft.trunc_normal";
+            node.args = {{mean}, {deviation}, {low}, {high}};
+            capture.recorder().fill(tensor, std::move(node), "trunc_normal");
+          })
+      .def(
+          "known_elements",
+          [](Capture& capture,
+             const at::Tensor& tensor) -> std::optional<at::Tensor> {
+            const at::Tensor known = capture.recorder().known_elements(tensor);
+            return known.defined() ? std::optional(known) : std::nullopt;
+          })
       .def_property_readonly(
           "refusal",
           [](Capture& capture) -> std::optional<std::pair<bool, std::string>> {

@@ -71,7 +71,7 @@ def capture_function(function, options=None, *, name=None) -> Captured:
 
 def _attempt(taken, function, options, *, real, tracing):
     start = time.perf_counter()
-    with taken.record_init():
+    with taken.record_init(), _value_readers(taken, real):
         parts = _parts(function(**options))
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
@@ -115,7 +115,11 @@ def _record_step(taken, model, batch, optimizer):
         ],
         _batch_tensors(arguments, keywords),
     )
-    with taken.record_step(), _module_paths(taken, model):
+    with (
+        taken.record_step(),
+        _module_paths(taken, model),
+        _value_readers(taken, taken.real),
+    ):
         loss = _loss(model(*arguments, **keywords))
         taken.begin_backward()
         loss.backward()
@@ -208,6 +212,33 @@ def _module_paths(taken, model):
         yield
     finally:
         nn.Module.__call__ = call
+
+
+@contextlib.contextmanager
+def _value_readers(taken, real):
+    """Stands in for the Python of torch that looks at elements by itself."""
+    if real:
+        yield
+        return
+    tolist = torch.Tensor.tolist
+    trunc_normal = nn.init._no_grad_trunc_normal_
+
+    def known_tolist(tensor):
+        known = taken.known_elements(tensor)
+        return tolist(tensor if known is None else known)
+
+    def recorded_trunc_normal(tensor, mean, std, a, b, generator=None):
+        # Draws until all numbers are inside: one node, not a loop.
+        taken.fill_trunc_normal(tensor, mean, std, a, b)
+        return tensor
+
+    torch.Tensor.tolist = known_tolist
+    nn.init._no_grad_trunc_normal_ = recorded_trunc_normal
+    try:
+        yield
+    finally:
+        torch.Tensor.tolist = tolist
+        nn.init._no_grad_trunc_normal_ = trunc_normal
 
 
 @contextlib.contextmanager

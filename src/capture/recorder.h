@@ -75,6 +75,14 @@ class Recorder : public StorageObserver,
       const std::string& stem,
       const std::vector<TensorType>& types);
 
+  // Fills the tensor by an operator of ours: `node` without its first operand,
+  // which is the tensor.
+  void fill(const at::Tensor& tensor, Node node, const std::string& stem);
+
+  // The tensor's elements, when they depend on no parameter and no batch;
+  // undefined otherwise.
+  at::Tensor known_elements(const at::Tensor& tensor);
+
   const std::optional<Refusal>& refusal() const { return refusal_; }
 
   // Called by the dispatcher's fallback.

@@ -455,6 +455,25 @@ void Recorder::call_value_read(
   emit(std::move(guard), "guard", {type_of(tensor)});
 }
 
+void Recorder::fill(
+    const at::Tensor& tensor,
+    Node node,
+    const std::string& stem) {
+  const ValueId before = value_of(tensor);
+  node.args.insert(node.args.begin(), {before});
+  node.overwrites = before;
+  if (const OpDef* def = find_op(node.op);
+      def != nullptr && def->kind == OpKind::Random) {
+    node.options.push_back({std::string(kRngOption), {next_rng_++}});
+  }
+  now_.table.write(tensor, emit(node, stem, {type_of(tensor)}).front());
+}
+
+at::Tensor Recorder::known_elements(const at::Tensor& tensor) {
+  const at::Tensor* elements = known(tensor);
+  return elements ? *elements : at::Tensor();
+}
+
 const at::Tensor* Recorder::known(const at::Tensor& tensor) {
   const auto found = known_.find(static_cast<int32_t>(value_of(tensor)));
   return found == known_.end() ? nullptr : &found->second;

@@ -14,6 +14,7 @@
 #include "aten/call.h"
 #include "aten/types.h"
 #include "base/error.h"
+#include "execute/trunc_normal.h"
 
 namespace weft {
 namespace {
@@ -156,6 +157,16 @@ std::vector<at::Tensor> replay(
     const Arg* number = find_option(node, kRngOption);
     const at::Tensor before =
         number ? random.enter(std::get<int64_t>(number->data)) : at::Tensor();
+    if (node.op == "weft.trunc_normal") {
+      values[index(node.results.front())] = trunc_normal(
+          arguments.front(),
+          number_of(node.args.at(1)),
+          number_of(node.args.at(2)),
+          number_of(node.args.at(3)),
+          number_of(node.args.at(4)));
+      RandomStates::leave(before);
+      continue;
+    }
     const auto filling = number ? filling_form(node) : std::nullopt;
     if (filling) {
       arguments.front() = arguments.front().clone();

@@ -174,6 +174,16 @@ void add_random_ops(OpTable& ops) {
           },
       .examples = {"(8)"},
   });
+  ops.push_back({
+      .name = "weft.trunc_normal",
+      .rule = "... -> ...",
+      .kind = OpKind::Random,
+      .types =
+          [](const Function& function, const Node& node) {
+            return std::vector{operand_type(function, node, 0)};
+          },
+      .examples = {"(f32[8, 4], 0.0, 1.0, -2.0, 2.0)"},
+  });
 }
 
 }  // namespace weft
