@@ -5,7 +5,7 @@
 //   program @gpt on <data=2>
 //   constant %steps : i64[2] = hex "01000000000000000200000000000000"
 //
-//   block @step ranks 0..1 {
+//   block @step ranks 0 to 1 {
 //     input %tokens : i64[2, 32] = batch "0" at [data, -]
 //     input %w : f32[64, 32] = parameter "w" trained at [-, -]
 //   forward:

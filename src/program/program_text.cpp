@@ -39,7 +39,7 @@ std::string print(const Block& block) {
           function.name,
           " ranks ",
           block.first_rank,
-          "..",
+          " to ",
           block.last_rank,
           " {\n");
   for (const Input& input : function.inputs) {
@@ -78,7 +78,7 @@ class BlockParser {
     lines_.begin(lines_.at_name());
     scanner_.expect("ranks");
     block.first_rank = scanner_.expect_int();
-    scanner_.expect("..");
+    scanner_.expect("to");
     block.last_rank = scanner_.expect_int();
     scanner_.expect("{");
     while (scanner_.take("input")) {

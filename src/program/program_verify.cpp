@@ -214,7 +214,7 @@ void verify(const Program& program) {
         block.function.name,
         ": ranks ",
         block.first_rank,
-        "..",
+        " to ",
         block.last_rank,
         " do not follow on rank ",
         next - 1);

@@ -5,6 +5,7 @@
 #include "simulate/simulate.h"
 
 #include "base/error.h"
+#include "profile/signatures.h"
 #include "program/live_bytes.h"
 
 #include <algorithm>
@@ -72,7 +73,9 @@ class Simulation {
       state.block = &block_of(program, rank);
       BlockCosts& costs = costs_[state.block];
       if (costs.live.empty()) {
-        costs = {node_costs(state.block->function), live_bytes(*state.block)};
+        const Function& function = state.block->function;
+        costs.nodes = node_costs(function, signatures(function));
+        costs.live = live_bytes(*state.block);
       }
       state.costs = &costs;
       ranks_.push_back(std::move(state));
