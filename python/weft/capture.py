@@ -291,7 +291,7 @@ def _describe(optimizer, model):
             ) from None
         groups.append((options, parameters))
     kind = type(optimizer).__name__.lower()
-    if not type(optimizer).__module__.startswith("torch.optim."):
+    if not type(optimizer).__module__.startswith("torch.optim"):
         raise UserError(
             f"not supported: the optimizer {type(optimizer).__name__} of "
             f"{type(optimizer).__module__}: only those of torch.optim are known. "

@@ -65,9 +65,7 @@ bool StorageTable::is_current(const at::Tensor& tensor) const {
     return false;
   }
   const int view = find_view(found->second, tensor);
-  return view >= 0 &&
-      found->second.views[static_cast<size_t>(view)].version ==
-      found->second.version;
+  return view >= 0 && found->second.is_current(view);
 }
 
 void StorageTable::add(const at::Tensor& tensor, ValueId value) {
@@ -75,9 +73,9 @@ void StorageTable::add(const at::Tensor& tensor, ValueId value) {
   root.offset = tensor.storage_offset();
   root.type = type_of(tensor);
   root.value = value;
-  Record record;
+  Record& record = records_[storage_of(tensor)];
+  root.root = static_cast<int>(record.views.size());
   record.views.push_back(std::move(root));
-  records_[storage_of(tensor)] = std::move(record);
 }
 
 void StorageTable::add_views(
@@ -93,15 +91,16 @@ void StorageTable::add_views(
     const int known = find_view(record, views[i]);
     if (known >= 0) {
       // The same region again: newer name, same place in the tree.
-      record.views[static_cast<size_t>(known)].value = values[i];
-      record.views[static_cast<size_t>(known)].version = record.version;
+      record.at(known).value = values[i];
+      record.at(known).version = record.at(record.at(known).root).version;
       continue;
     }
     View view;
+    view.root = record.at(parent).root;
     view.offset = views[i].storage_offset();
     view.type = type_of(views[i]);
     view.value = values[i];
-    view.version = record.version;
+    view.version = record.at(view.root).version;
     view.parent = parent;
     view.made_by = node;
     view.made_by.releases.clear();
@@ -116,15 +115,15 @@ void StorageTable::write(const at::Tensor& tensor, ValueId value) {
   Record& record = found->second;
   int view = require_view(record, tensor);
   std::vector<std::pair<int, ValueId>> chain = {{view, value}};
-  while (record.views[static_cast<size_t>(view)].parent >= 0) {
+  while (record.at(view).parent >= 0) {
     value = written_parent(record, view, value);
-    view = record.views[static_cast<size_t>(view)].parent;
+    view = record.at(view).parent;
     chain.emplace_back(view, value);
   }
-  ++record.version;
+  const int64_t version = record.at(view).version + 1;
   for (const auto& [index, written] : chain) {
-    record.views[static_cast<size_t>(index)].value = written;
-    record.views[static_cast<size_t>(index)].version = record.version;
+    record.at(index).value = written;
+    record.at(index).version = version;
   }
 }
 
@@ -165,8 +164,16 @@ int StorageTable::require_view(Record& record, const at::Tensor& tensor) {
   view.offset = tensor.storage_offset();
   view.type = type_of(tensor);
   view.version = -1;
-  view.parent = 0;
-  const View& root = record.views.front();
+  // The root that starts last before it.
+  for (size_t i = 0; i < record.views.size(); ++i) {
+    const View& other = record.views[i];
+    if (other.parent < 0 && other.offset <= view.offset &&
+        other.offset >= record.at(view.root).offset) {
+      view.root = static_cast<int>(i);
+    }
+  }
+  view.parent = view.root;
+  const View& root = record.at(view.root);
   WEFT_CHECK_USER(
       root.type.dtype == view.type.dtype,
       "[capture] a storage of ",
@@ -179,20 +186,19 @@ int StorageTable::require_view(Record& record, const at::Tensor& tensor) {
       {root.value},
       dims_arg(view.type.sizes),
       dims_arg(strides_of(view.type)),
-      {view.offset}};
+      {view.offset - root.offset}};
   record.views.push_back(std::move(view));
   return static_cast<int>(record.views.size()) - 1;
 }
 
 ValueId StorageTable::current(Record& record, int index) {
-  const View& view = record.views[static_cast<size_t>(index)];
-  if (view.version == record.version) {
-    return view.value;
+  if (record.is_current(index)) {
+    return record.at(index).value;
   }
-  WEFT_CHECK(view.parent >= 0, "the root of a storage is out of date");
-  const int parent = view.parent;
+  const int parent = record.at(index).parent;
   const ValueId base = current(record, parent);
-  Node node = record.views[static_cast<size_t>(index)].made_by;
+  const int64_t version = record.at(parent).version;
+  Node node = record.at(index).made_by;
   node.args.front() = {base};
   // Every result of the same call is made again with it.
   std::vector<int> siblings;
@@ -211,12 +217,11 @@ ValueId StorageTable::current(Record& record, int index) {
   }
   int results = 0;
   for (const int i : siblings) {
-    results =
-        std::max(results, record.views[static_cast<size_t>(i)].result + 1);
+    results = std::max(results, record.at(i).result + 1);
   }
   types.resize(static_cast<size_t>(results));
   for (const int i : siblings) {
-    const View& other = record.views[static_cast<size_t>(i)];
+    const View& other = record.at(i);
     types[static_cast<size_t>(other.result)] = other.type;
   }
   const size_t dot = node.op.find('.');
@@ -224,21 +229,21 @@ ValueId StorageTable::current(Record& record, int index) {
   stem = stem.substr(0, stem.find('.'));
   const std::vector<ValueId> values = emit_(node, stem, types);
   for (const int i : siblings) {
-    View& other = record.views[static_cast<size_t>(i)];
+    View& other = record.at(i);
     other.value = values[static_cast<size_t>(other.result)];
-    other.version = record.version;
+    other.version = version;
   }
-  return record.views[static_cast<size_t>(index)].value;
+  return record.at(index).value;
 }
 
 ValueId StorageTable::written_parent(
     Record& record,
     int index,
     ValueId value) {
-  const int parent = record.views[static_cast<size_t>(index)].parent;
+  const int parent = record.at(index).parent;
   const ValueId old = current(record, parent);
-  const View& view = record.views[static_cast<size_t>(index)];
-  const TensorType& type = record.views[static_cast<size_t>(parent)].type;
+  const View& view = record.at(index);
+  const TensorType& type = record.at(parent).type;
   const Node& made = view.made_by;
   const size_t ndim = type.sizes.size();
   std::string_view op = made.op;
@@ -304,7 +309,7 @@ ValueId StorageTable::written_parent(
         {value},
         dims_arg(view.type.sizes),
         dims_arg(strides_of(view.type)),
-        {view.offset}};
+        {view.offset - record.at(parent).offset}};
     stem = "as_strided_scatter";
   }
   node.overwrites = old;

@@ -3,8 +3,7 @@
 //
 // PyTorch's tensors share storages and are changed in place; a Graph has
 // neither. The table keeps, for every storage, the tensors seen in it as a tree
-// of views below the first one, and a version. A write gives the root a new
-// value; views of an older version are emitted again when they are next read.
+// of views below the first one. A write gives the root a new version; views of an older version are emitted again when they are next read.
 //
 // A tensor is known by its storage, offset, sizes, strides and dtype, never by
 // its TensorImpl: autograd hands saved tensors back as new ones.
@@ -38,7 +37,7 @@ class StorageTable {
   // Whether `find` would give a value that is there already.
   bool is_current(const at::Tensor& tensor) const;
 
-  // A tensor with a storage of its own, not seen before.
+  // A tensor that is no view of one seen before.
   void add(const at::Tensor& tensor, ValueId value);
 
   // Results of a view node over `base` (the value of `base` is operand 0 of
@@ -67,16 +66,26 @@ class StorageTable {
     int64_t offset = 0;
     TensorType type;
     ValueId value = ValueId::None;
+    // Counts the writes below a root; a view is out of date when its number is
+    // not that of its root.
     int64_t version = 0;
-    // Index in Record::views; -1 for the root.
+    // Indices in Record::views; a root is its own and has no parent.
+    int root = 0;
     int parent = -1;
     // How the view is made from its parent, and which result it is.
     Node made_by;
     int result = 0;
   };
   struct Record {
-    int64_t version = 0;
+    // More than one root where tensors that were bound apart lie in one
+    // storage, as parameters cut from a flat buffer do; they do not overlap.
     std::vector<View> views;
+
+    View& at(int i) { return views[static_cast<size_t>(i)]; }
+    const View& at(int i) const { return views[static_cast<size_t>(i)]; }
+    bool is_current(int i) const {
+      return at(i).version == at(at(i).root).version;
+    }
   };
 
   int find_view(const Record& record, const at::Tensor& tensor) const;

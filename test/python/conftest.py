@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import sys
+
+import pytest
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "models"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums come out in one order only with one thread."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def root():
+    return ROOT
