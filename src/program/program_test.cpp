@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/program.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "program/live_bytes.h"
+#include "program/piece.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+constexpr const char* kProgram = R"(program @mlp on <data=2>
+constant %steps : i64[2] = hex "01000000000000000200000000000000"
+
+block @step ranks 0 to 1 {
+  input %x : f32[2, 8] = batch "0" at [data, -]
+  input %w : f32[8, 3] = parameter "w" trained at [-, -]
+forward:
+  %h = aten.mm(%x, %w) : f32[2, 3] at [data, -]
+backward:
+  %t = aten.t(%x) : f32[8, 2]{1, 8} at [-, data]
+  %g = aten.mm(%t, %h) : f32[8, 3] at [-, -] +{data}
+  start %g.sum = all_reduce(%g) over {data}
+  free %x, %h
+  wait %g.sum
+  return gradient "w" = %g.sum
+}
+)";
+
+// The error after `before` became `after` in the text.
+std::string message_with(const std::string& before, const std::string& after) {
+  std::string text = kProgram;
+  text.replace(text.find(before), before.size(), after);
+  try {
+    verify(parse_program(text, "p"));
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Program, PrintsWhatItParsed) {
+  const Program program = parse_program(kProgram, "p");
+  verify(program);
+  EXPECT_EQ(print(program), kProgram);
+  EXPECT_EQ(parse_program(print(program), "again"), program);
+}
+
+TEST(Program, ViewsAndCollectivesLieInTheirOperandsStorage) {
+  const Program program = parse_program(kProgram, "p");
+  const Block& block = block_of(program, 1);
+  const std::vector<ValueId> storage = storages(block);
+  EXPECT_EQ(storage[3], storage[0]);  // %t in %x
+  EXPECT_EQ(storage[5], storage[4]);  // %g.sum in %g
+  EXPECT_THROW(block_of(program, 2), UserError);
+}
+
+TEST(Program, LiveBytesFollowStorages) {
+  const Program program = parse_program(kProgram, "p");
+  // x 64, w 96; h 24; t nothing; g 96; the collective nothing; x and h go.
+  EXPECT_EQ(
+      live_bytes(program.blocks.front()),
+      (std::vector<int64_t>{184, 184, 280, 280, 192, 192}));
+}
+
+TEST(Program, GroupsAreTheRanksThatDifferInTheAxesOnly) {
+  const Mesh mesh = parse_mesh("<data=2, tensor=3>");
+  EXPECT_EQ(group_of(mesh, {"tensor"}, 4), (std::vector<int64_t>{3, 4, 5}));
+  EXPECT_EQ(group_of(mesh, {"data"}, 4), (std::vector<int64_t>{1, 4}));
+}
+
+TEST(Program, PiecesKeepTheOrderOfStrides) {
+  const Mesh mesh = parse_mesh("<data=2, tensor=2>");
+  const Layout layout = parse_layout("[data, -, tensor]");
+  EXPECT_EQ(
+      print(local_type(parse_type("f32[4, 6, 8]"), layout, mesh)),
+      "f32[2, 6, 4]");
+  // A slice of three times the width keeps its gaps.
+  EXPECT_EQ(
+      print(local_type(parse_type("f32[4, 6, 8]{144, 24, 1}"), layout, mesh)),
+      "f32[2, 6, 4]{72, 12, 1}");
+  EXPECT_EQ(
+      print(local_type(parse_type("f32[4, 6, 8]{1, 4, 24}"), layout, mesh)),
+      "f32[2, 6, 4]{1, 2, 12}");
+  const Piece piece = piece_of(mesh, {"tensor", "data"}, 8, 1);
+  EXPECT_EQ(piece.start, 4);
+  EXPECT_EQ(piece.size, 2);
+}
+
+TEST(ProgramVerify, ReadsAndFrees) {
+  const std::string start = "program @mlp, block @step, ";
+  EXPECT_EQ(
+      message_with("  free %x, %h\n", "  free %x, %t\n"),
+      start + "instruction 4 (free %x, %t): %t is freed for the second time");
+  EXPECT_EQ(
+      message_with("  %g = aten", "  free %x\n  %g = aten"),
+      start + "instruction 3 (%g = aten.mm): %t is read after it was freed");
+  EXPECT_EQ(
+      message_with("free %x, %h", "free %g"),
+      start +
+          "instruction 4 (free %g): %g is read after a collective took "
+          "over its storage");
+  EXPECT_EQ(
+      message_with("  wait %g.sum\n", ""),
+      start + "the end: %g.sum is read before its wait");
+  EXPECT_EQ(
+      message_with("  wait %g.sum\n", "  wait %g.sum\n  wait %g.sum\n"),
+      start + "instruction 6 (wait %g.sum): %g.sum has no start to wait for");
+}
+
+TEST(ProgramVerify, Layouts) {
+  const std::string start = "program @mlp, block @step, ";
+  EXPECT_EQ(
+      message_with("at [-, -] +{data}", "at [-, -]"),
+      start +
+          "instruction 3 (start %g.sum = all_reduce): %g is no partial sum "
+          "over {data}");
+  EXPECT_EQ(message_with("= %g.sum", "= %w"), "no error");
+  EXPECT_EQ(
+      message_with("  start %g.sum = all_reduce(%g) over {data}\n", "")
+          .substr(0, 4),
+      "p:13");
+  EXPECT_EQ(
+      message_with("ranks 0 to 1", "ranks 0 to 0"),
+      "program @mlp: blocks for 1 rank(s), and the mesh <data=2> has 2");
+}
+
+}  // namespace
+}  // namespace weft
