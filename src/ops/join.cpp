@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that put tensors together or elements elsewhere: cat, stack, repeat,
-// roll, flip, padding, triangles.
+// roll, flip, triangles, shuffles.
 #include <algorithm>
 #include <utility>
 
@@ -88,24 +88,6 @@ RuleFunction moves_along(size_t dims_at, bool empty_means_all) {
     return rule_from_text(
         cat(term(words), " -> ", term(words)), function, node);
   };
-}
-
-// `pad` has (before, after) for the last dim, then for the one before, ...
-Rule pad_rule(const Function& function, const Node& node) {
-  Dims pad = dims_arg(node, 1);
-  Words from = dim_words(operand_type(function, node, 0).sizes.size());
-  const Dims& sizes = operand_type(function, node, 0).sizes;
-  Words to = from;
-  for (size_t i = 0; 2 * i + 1 < pad.size(); ++i) {
-    int64_t added = pad[2 * i] + pad[2 * i + 1];
-    if (pad[2 * i] != 0 || pad[2 * i + 1] != 0) {
-      size_t dim = from.size() - 1 - i;
-      from[dim] = cat("from", dim, "!");
-      to[dim] = cat("to", dim, "=", sizes[dim] + added, "!");
-    }
-  }
-  return rule_from_text(
-      cat(term(from), " -> ", term(to)), function, node);
 }
 
 // Row r and column c of a piece are r + its first row and c + its first column
@@ -214,14 +196,6 @@ void add_join_ops(OpTable& ops) {
                 like(operand_type(function, node, 0))};
           },
       .examples = {"(f32[8, 4], [1])", "(f32[8, 4]{1, 8}, [0, -1])"},
-  });
-  ops.push_back({
-      .name = "aten.constant_pad_nd",
-      .rule_of = pad_rule,
-      .examples =
-          {"(f32[8, 4], [1, 2])",
-           "(f32[4, 8, 4], [0, 0, 1, 0], 0.5)",
-           "(f32[8, 4], [-1, 1])"},
   });
   add_ops(
       ops,

@@ -19,8 +19,13 @@ OpTable make_table() {
   add_view_ops(ops);
   add_view_backward_ops(ops);
   add_join_ops(ops);
+  add_padding_ops(ops);
   add_creation_ops(ops);
   add_random_ops(ops);
+  add_sampling_ops(ops);
+  add_linalg_ops(ops);
+  add_fft_ops(ops);
+  add_data_dependent_ops(ops);
   add_convolution_ops(ops);
   add_pooling_ops(ops);
   add_adaptive_pooling_ops(ops);

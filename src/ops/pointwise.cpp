@@ -225,6 +225,14 @@ void add_scalar(OpTable& ops) {
       {.rule = kUnary, .examples = {"(i64[8, 4], 1)"}});
   add_ops(
       ops,
+      {"aten.bitwise_and.Scalar_Tensor",
+       "aten.bitwise_or.Scalar_Tensor",
+       "aten.bitwise_xor.Scalar_Tensor",
+       "aten.bitwise_left_shift.Scalar_Tensor",
+       "aten.bitwise_right_shift.Scalar_Tensor"},
+      {.rule = kUnary, .examples = {"(1, i64[8, 4])"}});
+  add_ops(
+      ops,
       {"aten.__lshift__.Scalar", "aten.__rshift__.Scalar"},
       {.rule = kUnary,
        .types = iterated(),

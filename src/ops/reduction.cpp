@@ -228,6 +228,11 @@ void add_extremes(OpTable& ops) {
         .examples = {"(bool[8, 4])", "(f32[8, 4])"},
     });
     ops.push_back({
+        .name = larger ? "aten._is_any_true" : "aten._is_all_true",
+        .rule_of = reduces({.mark = mark}),
+        .examples = {"(bool[8, 4])"},
+    });
+    ops.push_back({
         .name = larger ? "aten.any.dim" : "aten.all.dim",
         .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = mark}),
         .examples = {"(bool[8, 4], 1)", "(bool[8, 4], 0, true)"},

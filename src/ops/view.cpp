@@ -240,8 +240,6 @@ void add_shape_changes(OpTable& ops) {
   // still lies in the operand's storage.
   reshape.name = "aten._unsafe_view";
   ops.push_back(reshape);
-  reshape.name = "aten.reshape";
-  ops.push_back(reshape);
   ops.push_back(view(
       "aten.view.dtype",
       bits_rule,

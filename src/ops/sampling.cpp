@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images read at other places than their pixels: grid sampling, and patches
+// laid out as columns. n = samples, c = channels.
+#include <utility>
+
+#include "base/text.h"
+#include "ops/call.h"
+#include "ops/families.h"
+#include "ops/kernel.h"
+
+namespace weft {
+namespace {
+
+// (input, grid, ...): the grid says where to read, k = coordinates of a place.
+std::vector<TensorType> grid_types(const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 0);
+  const Dims& grid = type_arg(function, node, 1).sizes;
+  Dims sizes(input.sizes.begin(), input.sizes.begin() + 2);
+  sizes.insert(sizes.end(), grid.begin() + 1, grid.end() - 1);
+  return {in_format_of(input, input.dtype, sizes)};
+}
+
+// (grad, input, grid, ..., output_mask)
+std::vector<TensorType> grid_backward_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& input = type_arg(function, node, 1);
+  const TensorType& grid = type_arg(function, node, 2);
+  return {
+      flag_at(node, 6, 0) ? make_type(input.dtype, input.sizes)
+                          : undefined_type(),
+      make_type(grid.dtype, grid.sizes)};
+}
+
+int64_t patch_size(const Node& node, size_t kernel_at) {
+  int64_t size = 1;
+  for (int64_t side : dims_arg(node, kernel_at)) {
+    size *= side;
+  }
+  return size;
+}
+
+std::string batch_of(const Function& function, const Node& node, size_t ndim) {
+  return type_arg(function, node, 0).sizes.size() == ndim ? "n " : "";
+}
+
+Rule im2col_rule(const Function& function, const Node& node) {
+  std::string n = batch_of(function, node, 4);
+  return rule_from_text(
+      cat(n, "c h! w! -> ", n, "(c k=", patch_size(node, 1), "!) place!"),
+      function,
+      node);
+}
+
+Rule col2im_rule(const Function& function, const Node& node) {
+  std::string n = batch_of(function, node, 3);
+  Dims sizes = dims_arg(node, 1);
+  return rule_from_text(
+      cat(n,
+          "(c k=",
+          patch_size(node, 2),
+          "!) place! -> ",
+          n,
+          "c h=",
+          sizes[0],
+          "! w=",
+          sizes[1],
+          "!"),
+      function,
+      node);
+}
+
+}  // namespace
+
+void add_sampling_ops(OpTable& ops) {
+  ops.push_back({
+      .name = "aten.grid_sampler_2d",
+      .rule = "n c h! w!, n i j k! -> n c i j",
+      .types = grid_types,
+      .backward = "aten.grid_sampler_2d_backward",
+      .examples = {"(f32[4, 8, 6, 6], f32[4, 8, 4, 2], 0, 0, false)"},
+  });
+  ops.push_back({
+      .name = "aten.grid_sampler_2d_backward",
+      .rule = "n c i j, n c h! w!, n i j k! -> n c h! w!, n i j k!",
+      .linear = Linear::First,
+      .types = grid_backward_types,
+      .examples =
+          {"(f32[4, 8, 8, 4], f32[4, 8, 6, 6], f32[4, 8, 4, 2], 0, 0, false, "
+           "[true, true])",
+           "(f32[4, 8, 8, 4], f32[4, 8, 6, 6], f32[4, 8, 4, 2], 0, 0, false, "
+           "[false, true])"},
+  });
+  ops.push_back({
+      .name = "aten.grid_sampler_3d",
+      .rule = "n c d! h! w!, n i j l k! -> n c i j l",
+      .types = grid_types,
+      .backward = "aten.grid_sampler_3d_backward",
+      .examples = {"(f32[4, 4, 4, 6, 6], f32[4, 4, 4, 4, 3], 0, 0, false)"},
+  });
+  ops.push_back({
+      .name = "aten.grid_sampler_3d_backward",
+      .rule = "n c i j l, n c d! h! w!, n i j l k! -> n c d! h! w!, n i j l k!",
+      .linear = Linear::First,
+      .types = grid_backward_types,
+      .examples =
+          {"(f32[4, 4, 4, 4, 4], f32[4, 4, 4, 6, 6], f32[4, 4, 4, 4, 3], 0, "
+           "0, false, [true, true])"},
+  });
+  ops.push_back({
+      .name = "aten.im2col",
+      .rule_of = im2col_rule,
+      .linear = Linear::All,
+      .backward = "aten.col2im",
+      .examples =
+          {"(f32[4, 8, 6, 6], [3, 3], [1, 1], [1, 1], [2, 2])",
+           "(f32[8, 6, 6], [3, 3], [1, 1], [1, 1], [2, 2])"},
+  });
+  ops.push_back({
+      .name = "aten.col2im",
+      .rule_of = col2im_rule,
+      .linear = Linear::All,
+      .backward = "aten.im2col",
+      .examples = {"(f32[4, 72, 9], [6, 6], [3, 3], [1, 1], [1, 1], [2, 2])"},
+  });
+}
+
+}  // namespace weft
