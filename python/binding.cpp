@@ -3,11 +3,14 @@
 // same names. No decisions are made here.
 #include <torch/extension.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "capture/capture.h"
 #include "execute/allocation_watch.h"
 #include "execute/replay.h"
 #include "graph/graph.h"
+#include "profile/profile.h"
 
 namespace py = pybind11;
 
@@ -179,6 +182,9 @@ void bind_graph(py::module_& module) {
             }
             return outputs;
           });
+  module.def("profile_json", [](const Graph& graph) {
+    return to_json(profile(graph)).dump();
+  });
   module.def("constant", &constant_tensor);
   module.def(
       "replay",

@@ -3,5 +3,6 @@
 
 from weft._weft import Graph, UserError
 from weft.capture import capture, capture_function
+from weft.profile import profile
 
-__all__ = ["Graph", "UserError", "capture", "capture_function"]
+__all__ = ["Graph", "UserError", "capture", "capture_function", "profile"]

@@ -55,12 +55,16 @@ class Writes(nn.Module):
         row = out.t()[3]
         row.mul_(3)
         out.view(24)[5] = y[2, 2]
-        first, second = out.split(2)
-        out[2:].copy_(first * 2)
+        first, second = out[:2], out[2:]
+        second.copy_(first * 2)
+        plain = torch.zeros(4, 6)
+        upper, lower = plain.split(2)
+        plain.add_(x)
+        lower.mul_(upper)
         out.unsqueeze(0)[0, 0, 0] = 7.0
         picked = out.select(1, 4)
         picked[1:3] = y[1:3, 4]
-        return (out * y).sum() + row.sum() + second.square().sum()
+        return (out * y).sum() + row.sum() + (second * plain[1:3] * upper).sum()
 
 
 def test_writes_into_views_become_values():
