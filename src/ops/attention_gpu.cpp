@@ -125,6 +125,7 @@ void add_gpu_attention_ops(OpTable& ops) {
       .flops = attention_flops,
       .types = flash_types,
       .backward = "aten._scaled_dot_product_flash_attention_backward",
+      .examples = {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16])"},
   });
   ops.push_back({
       .name = "aten._scaled_dot_product_flash_attention_backward",
@@ -132,6 +133,10 @@ void add_gpu_attention_ops(OpTable& ops) {
       .linear = Linear::First,
       .flops = attention_backward_flops,
       .types = flash_backward_types,
+      .examples = {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
+                   "f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8], none, "
+                   "none, 8, 8, "
+                   "0.0, false, u64[2], u64[])"},
   });
   ops.push_back({
       .name = "aten._scaled_dot_product_efficient_attention",
@@ -139,6 +144,8 @@ void add_gpu_attention_ops(OpTable& ops) {
       .flops = attention_flops,
       .types = efficient_types,
       .backward = "aten._scaled_dot_product_efficient_attention_backward",
+      .examples = {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
+                   "none, true)"},
   });
   ops.push_back({
       .name = "aten._scaled_dot_product_efficient_attention_backward",
@@ -146,6 +153,10 @@ void add_gpu_attention_ops(OpTable& ops) {
       .linear = Linear::First,
       .flops = attention_backward_flops,
       .types = efficient_backward_types,
+      .examples =
+          {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
+           "f32[4, 4, 8, 16], none, f32[4, 4, 8, 16], f32[4, 4, 32], i64[], "
+           "i64[], 0.0, [true, true, true, false])"},
   });
 }
 

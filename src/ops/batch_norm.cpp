@@ -11,10 +11,11 @@ namespace weft {
 
 namespace {
 
-// "n! c s0! s1!" when the batch trains, "n c s0 s1" when running statistics
-// serve.
-std::string image_term(const TensorType& input, bool training) {
-  const char* mark = training ? "!" : "";
+// "n! c s0! s1!" when the batch trains; "n c s0 s1", with marks of the
+// caller's, when running statistics serve.
+std::string image_term(
+    const TensorType& input, bool training, const char* otherwise = "") {
+  const char* mark = training ? "!" : otherwise;
   std::string term = cat("n", mark, " c");
   if (input.sizes.size() > 2) {
     term += cat(" ", numbered(input.sizes.size() - 2, "s", mark));
@@ -54,8 +55,11 @@ struct BatchNorm {
   }
 
   Rule rule(const Function& function, const Node& node) const {
+    // Running statistics that do not change are equal on all pieces: their
+    // maximum is any of them.
+    const char* equal = returns_running_statistics ? ":max" : "";
     const std::string image =
-        image_term(type_arg(function, node, 0), training(node));
+        image_term(type_arg(function, node, 0), training(node), equal);
     std::vector<std::string> operands(training_position, "c");
     operands[0] = image;
     const std::string saved = training(node) ? "c" : "_";

@@ -8,6 +8,8 @@
 #include "ops/families.h"
 #include "ops/kernel.h"
 
+#include <utility>
+
 namespace weft {
 
 Convolution Convolution::forward(const Function& function, const Node& node) {
@@ -246,36 +248,40 @@ int64_t convolution_backward_flops(const Function& function, const Node& node) {
   return flops;
 }
 
+OpDef convolution_op(
+    std::string_view name, std::vector<std::string_view> examples) {
+  return {
+      .name = name,
+      .rule_of = convolution_rule,
+      .flops = convolution_flops,
+      .scratch_bytes = convolution_scratch,
+      .types = convolution_types,
+      .localize = localize_forward,
+      .backward = "aten.convolution_backward",
+      .examples = std::move(examples),
+  };
+}
+
 }  // namespace
 
 void add_convolution_ops(OpTable& ops) {
-  for (const char* name : {"aten.convolution", "aten._convolution"}) {
-    const bool internal = std::string_view(name) == "aten._convolution";
-    ops.push_back({
-        .name = name,
-        .rule_of = convolution_rule,
-        .flops = convolution_flops,
-        .scratch_bytes = convolution_scratch,
-        .types = convolution_types,
-        .localize = localize_forward,
-        .backward = "aten.convolution_backward",
-    });
-    if (internal) {
-      continue;
-    }
-    ops.back().examples = {
-        "(f32[4, 4, 8, 8], f32[8, 4, 3, 3], none, [1, 1], [1, 1], [1, 1], "
-        "false, [0, 0], 1)",
-        "(f32[4, 4, 8, 8], f32[8, 4, 3, 3], f32[8], [2, 2], [1, 1], [1, 1], "
-        "false, [0, 0], 1)",
-        "(f32[4, 8, 16], f32[8, 1, 4], f32[8], [1], [3], [1], false, [0], 8)",
-        "(f32[4, 8, 8, 8], f32[8, 2, 3, 3], none, [1, 1], [2, 2], [2, 2], "
-        "false, [0, 0], 4)",
-        "(f32[4, 4, 4, 4], f32[4, 8, 3, 3], none, [2, 2], [1, 1], [1, 1], "
-        "true, [1, 1], 1)",
-        "(f32[4, 4, 4, 8, 8], f32[8, 4, 3, 3, 3], none, [1, 1, 1], "
-        "[1, 1, 1], [1, 1, 1], false, [0, 0, 0], 1)"};
-  }
+  ops.push_back(convolution_op(
+      "aten.convolution",
+      {"(f32[4, 4, 8, 8], f32[8, 4, 3, 3], none, [1, 1], [1, 1], [1, 1], "
+       "false, [0, 0], 1)",
+       "(f32[4, 4, 8, 8], f32[8, 4, 3, 3], f32[8], [2, 2], [1, 1], [1, 1], "
+       "false, [0, 0], 1)",
+       "(f32[4, 8, 16], f32[8, 1, 4], f32[8], [1], [3], [1], false, [0], 8)",
+       "(f32[4, 8, 8, 8], f32[8, 2, 3, 3], none, [1, 1], [2, 2], [2, 2], "
+       "false, [0, 0], 4)",
+       "(f32[4, 4, 4, 4], f32[4, 8, 3, 3], none, [2, 2], [1, 1], [1, 1], "
+       "true, [1, 1], 1)",
+       "(f32[4, 4, 4, 8, 8], f32[8, 4, 3, 3, 3], none, [1, 1, 1], [1, 1, 1], "
+       "[1, 1, 1], false, [0, 0, 0], 1)"}));
+  ops.push_back(convolution_op(
+      "aten._convolution",
+      {"(f32[4, 4, 8, 8], f32[8, 4, 3, 3], none, [1, 1], [1, 1], [1, 1], "
+       "false, [0, 0], 1, false, false, true, true)"}));
   ops.push_back({
       .name = "aten.convolution_backward",
       .rule_of = convolution_backward_rule,

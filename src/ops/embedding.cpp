@@ -54,7 +54,7 @@ Rule embedding_backward_rule(const Function& function, const Node& node) {
   const std::string index = numbered(ndim, "d", counts ? "!" : "");
   return rule_from_terms(
       {cat(index, " e"), ndim == 0 ? "()" : index},
-      {cat("v=", int_arg(node, 2, 0), "? e")},
+      {cat("v=", int_arg(node, 2, 0), counts ? "! e" : "? e")},
       function,
       node);
 }
@@ -196,6 +196,9 @@ void add_embedding_ops(OpTable& ops) {
       .flops = count_gradient,
       .scratch_bytes = bag_backward_scratch,
       .types = bag_backward_types,
+      .examples = {"(f32[4, 8], i64[8]<12, i64[4]<1, i64[0], i64[4], i64[4], "
+                   "12, false, "
+                   "0, false, none)"},
   });
   ops.push_back({
       .name = "aten._embedding_bag_per_sample_weights_backward",
@@ -203,6 +206,7 @@ void add_embedding_ops(OpTable& ops) {
       .linear = Linear::First,
       .flops = count_gradient,
       .types = bag_weights_types,
+      .examples = {"(f32[4, 8], f32[12, 8], i64[8]<12, i64[4]<1, i64[8]<4, 0)"},
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise losses: tensors that broadcast against each other, then nothing,
 // a mean or a sum. The gradient of a mean divides by the number of elements
-// that the kernel sees, so it stays whole; expand.h takes the division out.
+// that the kernel sees, so it stays whole.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"

@@ -255,6 +255,9 @@ void add_norm_ops(OpTable& ops) {
       .linear = Linear::First,
       .flops = per_element(10),
       .types = rms_norm_backward_types,
+      .examples =
+          {"(f32[4, 8, 16], f32[4, 8, 16], [16], f32[4, 8, 1], f32[16], "
+           "[true, true])"},
   });
   ops.push_back({
       .name = "aten._weight_norm_interface",

@@ -177,6 +177,10 @@ void add_recurrent_ops(OpTable& ops) {
           },
       .types = lstm_types,
       .backward = "aten.mkldnn_rnn_layer_backward",
+      .examples =
+          {"(f32[4, 4, 8], f32[64, 8], f32[64, 16], f32[64], f32[64], f32[4, "
+           "16], "
+           "f32[4, 16], false, [], 2, 16, 1, true, false, false, true)"},
   });
   ops.push_back({
       .name = "aten.mkldnn_rnn_layer_backward",
@@ -189,6 +193,12 @@ void add_recurrent_ops(OpTable& ops) {
             return Lstm::of(function, node).backward_scratch_bytes();
           },
       .types = lstm_backward_types,
+      .examples =
+          {"(f32[4, 4, 8], f32[64, 8], f32[64, 16], f32[64], f32[64], f32[4, "
+           "16], "
+           "f32[4, 16], f32[4, 4, 16], f32[4, 16], f32[4, 16], f32[4, 4, 16], "
+           "f32[4, 16], f32[4, 16], false, 2, 16, 1, true, true, false, [], "
+           "false, u8[32768])"},
   });
   ops.push_back({
       .name = "aten._thnn_fused_lstm_cell",
@@ -196,12 +206,15 @@ void add_recurrent_ops(OpTable& ops) {
       .flops = per_element(8),
       .types = lstm_cell_types,
       .backward = "aten._thnn_fused_lstm_cell_backward_impl",
+      .examples = {"(f32[4, 32], f32[4, 32], f32[4, 8], f32[32], f32[32])"},
   });
   ops.push_back({
       .name = "aten._thnn_fused_lstm_cell_backward_impl",
       .rule = "n h!, n h!, n h!, n h!, n g! -> n g!, n h!, g!",
       .flops = per_element(10),
       .types = lstm_cell_backward_types,
+      .examples =
+          {"(f32[4, 8], f32[4, 8], f32[4, 8], f32[4, 8], f32[4, 32], true)"},
   });
   ops.push_back({
       .name = "aten._thnn_fused_gru_cell",
@@ -209,12 +222,14 @@ void add_recurrent_ops(OpTable& ops) {
       .flops = per_element(8),
       .types = gru_cell_types,
       .backward = "aten._thnn_fused_gru_cell_backward",
+      .examples = {"(f32[4, 24], f32[4, 24], f32[4, 8], f32[24], f32[24])"},
   });
   ops.push_back({
       .name = "aten._thnn_fused_gru_cell_backward",
       .rule = "n h!, n w! -> n g!, n g!, n h!, g!, g!",
       .flops = per_element(10),
       .types = gru_cell_backward_types,
+      .examples = {"(f32[4, 8], f32[4, 40], true)"},
   });
 }
 

@@ -71,8 +71,7 @@ Rule upsample_rule(
                      : rule_from_terms({small}, {large}, function, node);
 }
 
-// The sizes named in the arguments are those of the pieces. The input's, which
-// backward names, are set as sizes_arg.
+// The sizes named in the arguments are those of the pieces.
 void localize_upsample(
     const Upsample& up,
     const Function& function,
@@ -89,6 +88,14 @@ void localize_upsample(
     }
   }
   set_arg(node, 1, to_arg(sizes));
+  if (up.backward) {
+    Dims input = {pieces[0].size, pieces[1].size};
+    for (size_t d = 0; d < up.spatial; ++d) {
+      const int steps = find_factor(rule, cat("s", d));
+      input.push_back(pieces[static_cast<size_t>(steps)].size);
+    }
+    set_arg(node, 2, to_arg(input));
+  }
 }
 
 // Small row-major planes, and RGB where pixels are blended, are resized as
@@ -138,11 +145,7 @@ void add_upsample(OpTable& ops, UpsampleEntry entry) {
     };
     def.examples =
         std::move(backward ? entry.backward_examples : entry.examples);
-    if (backward) {
-      def.sizes_arg = 2;
-    } else {
-      def.backward = entry.backward;
-    }
+    def.backward = backward ? "" : entry.backward;
     if (entry.copies && !backward) {
       def.scratch_bytes = [up](const Function& function, const Node& node) {
         return upsample_scratch(up, function, node);
