@@ -10,6 +10,7 @@
 #include "execute/allocation_watch.h"
 #include "execute/replay.h"
 #include "graph/graph.h"
+#include "ops/op_def.h"
 #include "profile/profile.h"
 
 namespace py = pybind11;
@@ -146,6 +147,23 @@ void bind_capture(py::module_& module) {
           py::arg("modules"));
 }
 
+using OptionalTensors = std::vector<std::optional<at::Tensor>>;
+
+const Function& function_of(const Graph& graph, const std::string& name) {
+  const Function* function = find_function(graph, name);
+  WEFT_CHECK_USER(function, "the graph has no function ", name);
+  return *function;
+}
+
+std::vector<at::Tensor> tensors_of(const OptionalTensors& inputs) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(inputs.size());
+  for (const auto& input : inputs) {
+    tensors.push_back(input ? input->detach() : at::Tensor());
+  }
+  return tensors;
+}
+
 void bind_graph(py::module_& module) {
   py::class_<Graph>(module, "Graph")
       .def_readonly("name", &Graph::name)
@@ -162,9 +180,7 @@ void bind_graph(py::module_& module) {
           "inputs",
           [](const Graph& graph, const std::string& name) {
             std::vector<std::pair<std::string, std::string>> inputs;
-            const Function* function = find_function(graph, name);
-            WEFT_CHECK_USER(function, "the graph has no function ", name);
-            for (const Input& input : function->inputs) {
+            for (const Input& input : function_of(graph, name).inputs) {
               inputs.emplace_back(
                   std::string(weft::name(input.kind)), input.keys.front());
             }
@@ -174,9 +190,7 @@ void bind_graph(py::module_& module) {
           "outputs",
           [](const Graph& graph, const std::string& name) {
             std::vector<std::pair<std::string, std::string>> outputs;
-            const Function* function = find_function(graph, name);
-            WEFT_CHECK_USER(function, "the graph has no function ", name);
-            for (const Output& output : function->outputs) {
+            for (const Output& output : function_of(graph, name).outputs) {
               outputs.emplace_back(
                   std::string(weft::name(output.kind)), output.key);
             }
@@ -190,20 +204,37 @@ void bind_graph(py::module_& module) {
       "replay",
       [](const Graph& graph,
          const std::string& name,
-         const std::vector<std::optional<at::Tensor>>& inputs) {
-        const Function* function = find_function(graph, name);
-        WEFT_CHECK_USER(function, "the graph has no function ", name);
-        std::vector<at::Tensor> tensors;
-        for (const auto& input : inputs) {
-          tensors.push_back(input ? input->detach() : at::Tensor());
-        }
-        std::vector<std::optional<at::Tensor>> outputs;
-        for (at::Tensor& output : replay(*function, tensors)) {
+         const OptionalTensors& inputs) {
+        OptionalTensors outputs;
+        for (at::Tensor& output :
+             replay(function_of(graph, name), tensors_of(inputs))) {
           outputs.push_back(
               output.defined() ? std::optional(std::move(output))
                                : std::nullopt);
         }
         return outputs;
+      });
+  // For every node that has any: its line, the bytes predicted, those measured.
+  module.def(
+      "scratch_bytes",
+      [](const Graph& graph,
+         const std::string& name,
+         const OptionalTensors& inputs) {
+        const Function& function = function_of(graph, name);
+        const std::vector<int64_t> measured =
+            measure_scratch(function, tensors_of(inputs));
+        std::vector<std::tuple<std::string, int64_t, int64_t>> rows;
+        for (size_t i = 0; i < measured.size(); ++i) {
+          const Node& node = function.nodes[i];
+          if (node.phase == Phase::Optimizer) {
+            continue;
+          }
+          const int64_t predicted = scratch_bytes_of(function, node);
+          if (predicted != 0 || measured[i] != 0) {
+            rows.emplace_back(print(function, node), predicted, measured[i]);
+          }
+        }
+        return rows;
       });
 }
 

@@ -177,7 +177,11 @@ Node Recorder::make_node(
   node.op = info.name;
   write_arguments(
       info,
-      arguments,
+      arguments.slice(
+          0,
+          std::min(
+              arguments.size(),
+              info.functional.schema().arguments().size())),
       [this](const at::Tensor& tensor) { return arg_of(tensor); },
       node);
   return node;

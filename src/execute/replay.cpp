@@ -8,12 +8,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
 #include "aten/call.h"
 #include "aten/types.h"
 #include "base/error.h"
+#include "execute/allocation_watch.h"
 #include "execute/trunc_normal.h"
 
 namespace weft {
@@ -129,9 +131,13 @@ at::Tensor constant_tensor(const Graph& graph, const std::string& name) {
   throw UserError(cat("the graph has no constant called ", name));
 }
 
-std::vector<at::Tensor> replay(
+namespace {
+
+// Calls `around(node, run)` for every node that runs; `run` runs it.
+std::vector<at::Tensor> replay_around(
     const Function& function,
-    const std::vector<at::Tensor>& inputs) {
+    const std::vector<at::Tensor>& inputs,
+    const std::function<void(NodeId, const std::function<void()>&)>& around) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   WEFT_CHECK(inputs.size() == function.inputs.size());
   std::vector<at::Tensor> values(function.values.size());
@@ -171,8 +177,9 @@ std::vector<at::Tensor> replay(
     if (filling) {
       arguments.front() = arguments.front().clone();
     }
-    std::vector<at::Tensor> results =
-        AtenCall(filling ? *filling : node)(arguments);
+    const AtenCall call(filling ? *filling : node);
+    std::vector<at::Tensor> results;
+    around(static_cast<NodeId>(i), [&] { results = call(arguments); });
     RandomStates::leave(before);
     WEFT_CHECK(results.size() == node.results.size(), node.op);
     for (size_t r = 0; r < results.size(); ++r) {
@@ -191,6 +198,29 @@ std::vector<at::Tensor> replay(
     outputs.push_back(values[index(output.value)]);
   }
   return outputs;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> replay(
+    const Function& function,
+    const std::vector<at::Tensor>& inputs) {
+  return replay_around(
+      function, inputs, [](NodeId, const std::function<void()>& run) { run(); });
+}
+
+std::vector<int64_t> measure_scratch(
+    const Function& function,
+    const std::vector<at::Tensor>& inputs) {
+  std::vector<int64_t> scratch(function.nodes.size(), 0);
+  AllocationWatch watch;
+  replay_around(
+      function, inputs, [&](NodeId id, const std::function<void()>& run) {
+        watch.reset_peak();
+        run();
+        scratch[index(id)] = watch.peak_bytes() - watch.live_bytes();
+      });
+  return scratch;
 }
 
 }  // namespace weft

@@ -117,23 +117,12 @@ class Run {
     return mine;
   }
 
-  // The output that the next step reads as this input, or -1.
-  int replacement(const Input& input) const {
-    for (size_t i = 0; i < function().outputs.size(); ++i) {
-      const Output& output = function().outputs[i];
-      if (name(output.kind) == name(input.kind) &&
-          output.key == input.keys.front()) {
-        return static_cast<int>(i);
-      }
-    }
-    return -1;
-  }
-
   // Gives away what the step replaces, so that its free really frees it.
   std::vector<at::Tensor> take_inputs() {
     std::vector<at::Tensor> taken;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool replaced = replacement(function().inputs[i]) >= 0;
+      const bool replaced =
+          replacement_of(function(), function().inputs[i]) >= 0;
       taken.push_back(replaced ? std::move(inputs_[i]) : inputs_[i]);
     }
     return taken;
@@ -141,7 +130,7 @@ class Run {
 
   void keep(const Executor::Step& step) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const int output = replacement(function().inputs[i]);
+      const int output = replacement_of(function(), function().inputs[i]);
       if (output >= 0) {
         inputs_[i] = step.outputs[static_cast<size_t>(output)];
       }
