@@ -21,13 +21,7 @@ bool stays(const Function& function, const Input& input) {
     case InputKind::State:
       break;
   }
-  for (const Output& output : function.outputs) {
-    if (name(output.kind) == name(input.kind) &&
-        output.key == input.keys.front()) {
-      return false;
-    }
-  }
-  return true;
+  return replacement_of(function, input) < 0;
 }
 
 void free_block(Block& block) {

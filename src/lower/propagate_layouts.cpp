@@ -221,25 +221,25 @@ class Propagation {
 
   // A parameter comes out as it went in, or the next step could not start.
   void check_carried() const {
-    for (const Output& output : step_.outputs) {
-      for (const Input& input : step_.inputs) {
-        if (name(input.kind) != name(output.kind) ||
-            input.keys.front() != output.key) {
-          continue;
-        }
-        const Layout after = seen(output.value);
-        WEFT_CHECK_USER(
-            after == layouts_[index(input.value)],
-            "%",
-            step_[output.value].name,
-            " is ",
-            print(after),
-            ", and %",
-            step_[input.value].name,
-            ", which it replaces, is ",
-            print(layouts_[index(input.value)]),
-            "; moving values between layouts is not lowered yet");
+    for (const Input& input : step_.inputs) {
+      const int replacement = replacement_of(step_, input);
+      if (replacement < 0) {
+        continue;
       }
+      const ValueId output =
+          step_.outputs[static_cast<size_t>(replacement)].value;
+      const Layout after = seen(output);
+      WEFT_CHECK_USER(
+          after == layouts_[index(input.value)],
+          "%",
+          step_[output].name,
+          " is ",
+          print(after),
+          ", and %",
+          step_[input.value].name,
+          ", which it replaces, is ",
+          print(layouts_[index(input.value)]),
+          "; moving values between layouts is not lowered yet");
     }
   }
 

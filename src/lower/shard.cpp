@@ -30,7 +30,8 @@ class Shard {
     }
     find_storages();
     for (const Node& node : step_.nodes) {
-      factors_.push_back(factor_axes(node));
+      rules_.push_back(rule_of(step_, node));
+      factors_.push_back(factor_axes(node, rules_.back()));
     }
   }
 
@@ -69,8 +70,7 @@ class Shard {
     }
   }
 
-  std::vector<Axes> factor_axes(const Node& node) const {
-    const Rule rule = rule_of(step_, node);
+  std::vector<Axes> factor_axes(const Node& node, const Rule& rule) const {
     FactorAxes axes(mesh_, step_, node, rule);
     const auto split = [&](ValueId value, const std::vector<DimFactors>& dims) {
       const Layout& layout = lowering_.layouts[index(value)];
@@ -101,7 +101,7 @@ class Shard {
     if (!is_split || def == nullptr) {
       return node;
     }
-    const Rule rule = rule_of(step_, node);
+    const Rule& rule = rules_[number];
     Pieces pieces;
     for (size_t i = 0; i < axes.size(); ++i) {
       pieces.push_back(piece_of(mesh_, axes[i], rule.factors[i].size, rank));
@@ -218,7 +218,7 @@ class Shard {
       size_t number,
       ValueId value,
       std::vector<ValueId>& now) const {
-    const Rule rule = rule_of(step_, step_.nodes[number]);
+    const Rule& rule = rules_[number];
     int64_t count = 1;
     for (size_t i = 0; i < rule.factors.size(); ++i) {
       if (rule.factors[i].combine == Combine::Mean &&
@@ -293,7 +293,8 @@ class Shard {
   std::vector<ValueId> storage_;
   std::vector<std::vector<ValueId>> in_storage_;
   std::unordered_set<std::string> names_;
-  // For every node, the axes of its rule's factors.
+  // For every node, its rule and the axes of the rule's factors.
+  std::vector<Rule> rules_;
   std::vector<std::vector<Axes>> factors_;
 };
 

@@ -31,6 +31,18 @@ const Block& block_of(const Program& program, int64_t rank) {
           rank));
 }
 
+int replacement_of(const Function& function, const Input& input) {
+  for (size_t i = 0; i < function.outputs.size(); ++i) {
+    const Output& output = function.outputs[i];
+    // Kinds of inputs and outputs that correspond have the same name.
+    if (name(output.kind) == name(input.kind) &&
+        output.key == input.keys.front()) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
 std::vector<int64_t> group_of(
     const Mesh& mesh, const std::vector<std::string>& axes, int64_t rank) {
   const std::vector<int64_t> own = coordinates(mesh, rank);

@@ -99,6 +99,10 @@ struct Program {
 // rank.
 const Block& block_of(const Program& program, int64_t rank);
 
+// The output that the next step reads as this input, as an index into
+// function.outputs; -1 for an input that no output replaces.
+int replacement_of(const Function& function, const Input& input);
+
 // The ranks that take part with `rank` in a collective over `axes`, in order.
 std::vector<int64_t> group_of(
     const Mesh& mesh, const std::vector<std::string>& axes, int64_t rank);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/lowering.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/load_model.h"
+
+#include <CLI/CLI.hpp>
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kProgramEnding = ".program";
+
+bool is_program(const std::string& model) {
+  return model.size() > kProgramEnding.size() &&
+         model.ends_with(kProgramEnding);
+}
+
+// As many devices as the plan asks for. Lowering reads no rates.
+Cluster any_cluster(const Plan& plan) {
+  Cluster cluster;
+  cluster.name = "any";
+  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
+  return cluster;
+}
+
+}  // namespace
+
+void add_lowering_flags(CLI::App& command, LoweringFlags& flags) {
+  command
+      .add_option(
+          "MODEL",
+          flags.model,
+          "FILE.py:FUNCTION, FILE.graph, FILE.pt2 or FILE.program")
+      ->type_name("")
+      ->required();
+  command
+      .add_option(
+          "--plan",
+          flags.plan,
+          "The plan to lower; without one, the whole step on one rank")
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--dump-dir",
+          flags.options.dump_dir,
+          "Write the text after each pass into this folder")
+      ->type_name("DIR");
+  command
+      .add_option(
+          "--disable-pass",
+          flags.options.disabled,
+          "Passes to leave out: a,b,c")
+      ->delimiter(',')
+      ->type_name("NAMES");
+  command.add_flag(
+      "--pass-times", flags.options.print_times, "Print how long passes take");
+}
+
+Program load_program(
+    const LoweringFlags& flags, const std::optional<Cluster>& cluster) {
+  if (is_program(flags.model)) {
+    WEFT_CHECK_USER(
+        flags.plan.empty(), "a program has its plan in it: leave out --plan");
+    Program program = parse_program(read_input(flags.model), flags.model);
+    verify(program);
+    return program;
+  }
+  const Graph graph = load_model(flags.model, {}).graph;
+  Plan plan;
+  plan.graph = graph.name;
+  if (!flags.plan.empty()) {
+    plan = parse_plan(read_input(flags.plan), flags.plan);
+  }
+  return lower(
+      graph, plan, cluster ? *cluster : any_cluster(plan), flags.options);
+}
+
+}  // namespace weft

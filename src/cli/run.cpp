@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// weft run: steps of a program on tensors from a file, for real.
+#include "execute/run.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/lowering.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <unistd.h>
+
+namespace weft {
+namespace {
+
+struct RunFlags {
+  LoweringFlags lowering;
+  RunOptions options;
+  std::string timeline;
+};
+
+// The program in a file of its own while ranks read it, so that the model is
+// captured and lowered once.
+class ProgramFile {
+ public:
+  explicit ProgramFile(const Program& program) {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "weft.XXXXXX.program")
+            .string();
+    const int file = ::mkstemps(pattern.data(), 8);
+    WEFT_CHECK_USER(file >= 0, "cannot write into ", pattern);
+    ::close(file);
+    path_ = pattern;
+    write_file(path_, print(program));
+  }
+  ~ProgramFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  ProgramFile(const ProgramFile&) = delete;
+  ProgramFile& operator=(const ProgramFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The command line of one rank.
+std::vector<std::string> rank_arguments(
+    const RunFlags& flags, const std::string& program) {
+  std::vector<std::string> arguments = {
+      "run",
+      program,
+      "--inputs",
+      flags.options.inputs,
+      "--steps",
+      cat(flags.options.steps),
+      "--seed",
+      cat(flags.options.seed),
+      "--threads",
+      cat(flags.options.threads)};
+  if (!flags.options.outputs.empty()) {
+    arguments.insert(arguments.end(), {"--outputs", flags.options.outputs});
+  }
+  if (!flags.timeline.empty()) {
+    arguments.insert(arguments.end(), {"--timeline", flags.timeline});
+  }
+  return arguments;
+}
+
+void run_rank(
+    const RunFlags& flags,
+    const Program& program,
+    const Rendezvous& rendezvous) {
+  const std::optional<RunResult> result =
+      run(program, rendezvous, flags.options);
+  if (!result) {
+    return;
+  }
+  for (size_t step = 0; step < result->losses.size(); ++step) {
+    std::cout << "step " << step << "  loss "
+              << print_double(result->losses[step]) << "\n";
+  }
+  if (!flags.timeline.empty()) {
+    write_output(flags.timeline, print(result->timeline));
+  }
+}
+
+void run_run(const RunFlags& flags) {
+  const Program program = load_program(flags.lowering, std::nullopt);
+  if (const auto rendezvous = rendezvous_from_environment()) {
+    run_rank(flags, program, *rendezvous);
+    return;
+  }
+  const int64_t ranks = rank_count(program.mesh);
+  if (ranks == 1) {
+    run_rank(flags, program, {});
+    return;
+  }
+  const ProgramFile file(program);
+  const int status = start_ranks(ranks, rank_arguments(flags, file.path()));
+  // The rank has said what was wrong.
+  if (status != 0) {
+    throw CLI::RuntimeError(status);
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  const auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Run steps under a plan on tensors from a file");
+  command->group(kStepGroup);
+  add_lowering_flags(*command, flags->lowering);
+  command
+      ->add_option(
+          "--inputs",
+          flags->options.inputs,
+          "A safetensors file with the whole inputs: batch/0, "
+          "parameter/NAME, scalar/lr.0, ...")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option(
+          "--outputs",
+          flags->options.outputs,
+          "Write what the last step returns: loss, gradient/NAME, ...")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--timeline",
+          flags->timeline,
+          "Write the last step's timeline; - for the output")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--steps", flags->options.steps, "How many, all on the same batch")
+      ->check(CLI::PositiveNumber);
+  command->add_option(
+      "--seed", flags->options.seed, "What random numbers follow from");
+  command
+      ->add_option(
+          "--threads", flags->options.threads, "Threads inside one operator")
+      ->check(CLI::PositiveNumber);
+  command->footer(
+      R"(The plan's mesh tells how many ranks there are; they are started here, or
+by torchrun.
+
+Examples:
+  weft run gpt.graph --inputs gpt.safetensors
+  weft run gpt.graph --plan data_parallel.plan --inputs gpt.safetensors --steps 3 --timeline measured.timeline)");
+  command->callback([flags] { run_run(*flags); });
+}
+
+}  // namespace weft
