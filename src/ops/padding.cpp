@@ -105,7 +105,13 @@ void add_padding_ops(OpTable& ops) {
       pad("aten.reflection_pad2d",
           "aten.reflection_pad2d_backward",
           {"(f32[4, 8, 8, 4], [2, 1, 0, 1])",
-           "(f32[4, 8, 8, 4], [2, 1, 0, 0])"}));
+           "(f32[4, 8, 8, 4], [2, 1, 0, 0])",
+           "(f32[4, 8, 8, 4]{256, 1, 32, 8}, [2, 1, 0, 1])"}));
+  ops.back().types = [](const Function& function, const Node& node) {
+    const TensorType& self = type_arg(function, node, 0);
+    return std::vector<TensorType>{in_format_of(
+        self, self.dtype, result_sizes(pad_rule(function, node), 0))};
+  };
   ops.push_back(
       pad("aten.reflection_pad3d",
           "aten.reflection_pad3d_backward",

@@ -44,12 +44,41 @@ std::string batch_of(const Function& function, const Node& node, size_t ndim) {
   return type_arg(function, node, 0).sizes.size() == ndim ? "n " : "";
 }
 
+// (self, kernel, dilation, padding, stride): how many patches there are.
+int64_t patch_count(const Function& function, const Node& node) {
+  const Dims& sizes = type_arg(function, node, 0).sizes;
+  int64_t count = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    int64_t reach =
+        dim_at(node, 2, i, 1) * (dim_at(node, 1, i, 1) - 1) + 1;
+    int64_t room = sizes[sizes.size() - 2 + i] + 2 * dim_at(node, 3, i, 0);
+    count *= (room - reach) / dim_at(node, 4, i, 1) + 1;
+  }
+  return count;
+}
+
 Rule im2col_rule(const Function& function, const Node& node) {
   std::string n = batch_of(function, node, 4);
   return rule_from_text(
-      cat(n, "c h! w! -> ", n, "(c k=", patch_size(node, 1), "!) place!"),
+      cat(n,
+          "c h! w! -> ",
+          n,
+          "(c k=",
+          patch_size(node, 1),
+          "!) place=",
+          patch_count(function, node),
+          "!"),
       function,
       node);
+}
+
+// Row-major, of the sizes that the rule says.
+TypesFunction types_by(RuleFunction rule) {
+  return [rule](const Function& function, const Node& node) {
+    return std::vector<TensorType>{make_type(
+        type_arg(function, node, 0).dtype,
+        result_sizes(rule(function, node), 0))};
+  };
 }
 
 Rule col2im_rule(const Function& function, const Node& node) {
@@ -111,6 +140,7 @@ void add_sampling_ops(OpTable& ops) {
       .name = "aten.im2col",
       .rule_of = im2col_rule,
       .linear = Linear::All,
+      .types = types_by(im2col_rule),
       .backward = "aten.col2im",
       .examples =
           {"(f32[4, 8, 6, 6], [3, 3], [1, 1], [1, 1], [2, 2])",
@@ -120,6 +150,7 @@ void add_sampling_ops(OpTable& ops) {
       .name = "aten.col2im",
       .rule_of = col2im_rule,
       .linear = Linear::All,
+      .types = types_by(col2im_rule),
       .backward = "aten.im2col",
       .examples = {"(f32[4, 72, 9], [6, 6], [3, 3], [1, 1], [1, 1], [2, 2])"},
   });
