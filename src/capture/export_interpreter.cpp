@@ -273,7 +273,7 @@ std::vector<at::Tensor> ExportInterpreter::call_region(
   }
   const c10::AutoGradMode mode(
       sets_grad ? flag(0) : c10::GradMode::is_enabled());
-  return run(arguments[region].get_arg().get_as_graph().get_graph(), inputs);
+  return run(*arguments[region].get_arg().get_as_graph().get_graph(), inputs);
 }
 
 std::string ExportInterpreter::enter_module(const schema::Node& node) {

@@ -185,9 +185,11 @@ Phase Recorder::current_phase() const {
   return again ? Phase::Recompute : Phase::Backward;
 }
 
-std::string Recorder::current_path() {
-  if (!modules_.empty()) {
-    std::string path = modules_.back();
+std::string Recorder::current_path(const Node& node) {
+  const bool by_rule = path_rule_ && phase_ == Phase::Forward;
+  if (!modules_.empty() || by_rule) {
+    std::string path = modules_.empty() ? path_rule_(now_.function, node)
+                                        : modules_.back();
     if (phase_ == Phase::Forward) {
       // The call's autograd node, if it has one, is the newest.
       path_of_sequence_.try_emplace(at::sequence_number::peek(), path);
@@ -195,9 +197,9 @@ std::string Recorder::current_path() {
     return path;
   }
   if (phase_ == Phase::Backward) {
-    if (const auto node = torch::autograd::get_current_node()) {
+    if (const auto running = torch::autograd::get_current_node()) {
       // A node made while `peek` was n has the number n - 1.
-      const auto found = path_of_sequence_.find(node->sequence_nr() + 1);
+      const auto found = path_of_sequence_.find(running->sequence_nr() + 1);
       if (found != path_of_sequence_.end()) {
         return found->second;
       }
@@ -221,7 +223,7 @@ std::vector<ValueId> Recorder::emit_to(
   const bool finished = &tape == &before_;
   node.phase = finished ? Phase::Init : current_phase();
   node.releases.clear();
-  const std::string path = finished ? "" : current_path();
+  const std::string path = finished ? "" : current_path(node);
   std::vector<std::string> names;
   names.reserve(types.size());
   for (size_t i = 0; i < types.size(); ++i) {

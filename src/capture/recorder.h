@@ -14,6 +14,7 @@
 #include <ATen/core/stack.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -67,6 +68,10 @@ class Recorder : public StorageObserver,
   // The module whose forward is running; paths are "blocks.0.attn".
   void push_module(std::string path);
   void pop_module();
+  // For a front end that is not told which module is running: gives the path of
+  // a forward node from the node itself and the function so far.
+  using PathRule = std::function<std::string(const Function&, const Node&)>;
+  void set_path_rule(PathRule rule) { path_rule_ = std::move(rule); }
   void set_phase(Phase phase) { phase_ = phase; }
 
   // Appends a node made by hand (the optimizer's).
@@ -117,7 +122,7 @@ class Recorder : public StorageObserver,
       const OpInfo& info,
       const std::vector<TensorType>& types);
   Phase current_phase() const;
-  std::string current_path();
+  std::string current_path(const Node& node);
 
   void call_view(
       const OpInfo& info,
@@ -166,6 +171,7 @@ class Recorder : public StorageObserver,
   Tape before_;
   Phase phase_ = Phase::Forward;
   std::vector<std::string> modules_;
+  PathRule path_rule_;
   // Module path by autograd sequence number.
   std::unordered_map<uint64_t, std::string> path_of_sequence_;
   int64_t next_rng_ = 0;
