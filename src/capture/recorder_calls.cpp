@@ -323,9 +323,10 @@ std::vector<c10::IValue> Recorder::infer(
     const Node& node,
     c10::ArrayRef<c10::IValue> arguments) {
   const c10::FunctionSchema& schema = info.functional.schema();
-  if (info.def && info.def->types) {
-    const std::vector<TensorType> types =
-        info.def->types(now_.function, node);
+  const std::vector<TensorType> types = info.def && info.def->types
+      ? info.def->types(now_.function, node)
+      : std::vector<TensorType>{};
+  if (!types.empty()) {
     const std::vector<bool> mask = output_mask(schema, arguments);
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < types.size(); ++i) {

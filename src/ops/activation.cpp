@@ -78,6 +78,7 @@ OpDef forward(
   return {
       .name = name,
       .rule = kForward,
+      .types = iterated_as_first(),
       .backward = backward,
       .examples = std::move(examples),
   };
@@ -90,6 +91,7 @@ OpDef backward(
       .name = name,
       .rule = kBackward,
       .linear = Linear::First,
+      .types = iterated(),
       .examples = std::move(examples),
   };
 }
@@ -113,7 +115,6 @@ void add_activation_ops(OpTable& ops) {
       "aten.hardswish",
       "aten.hardswish_backward",
       {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}));
-  ops.back().types = iterated_as_first();
   add_ops(
       ops,
       {"aten.silu_backward",
@@ -127,7 +128,6 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(backward(
       "aten.hardswish_backward",
       {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
-  ops.back().types = iterated_as_first();
   ops.push_back(
       forward("aten.threshold", "aten.threshold_backward", {"(f32[8, 4], 0, 0.5)"}));
   ops.push_back(
@@ -152,12 +152,10 @@ void add_activation_ops(OpTable& ops) {
       "aten.hardtanh",
       "aten.hardtanh_backward",
       {"(f32[8, 4])", "(f32[8, 4]{1, 8}, 0, 6)"}));
-  ops.back().types = iterated_as_first();
   ops.push_back(backward(
       "aten.hardtanh_backward",
       {"(f32[8, 4], f32[8, 4], -0.5, 0.5)",
        "(f32[8, 4], f32[8, 4]{1, 8}, -0.5, 0.5)"}));
-  ops.back().types = iterated_as_first();
   add_ops(
       ops,
       {"aten.hardshrink", "aten.softshrink"},
@@ -208,7 +206,7 @@ void add_activation_ops(OpTable& ops) {
       .name = "aten.glu",
       .rule_of = glu_rule,
       .backward = "aten.glu_backward",
-      .examples = {"(f32[4, 8])", "(f32[8, 4, 3], 0)"},
+      .examples = {"(f32[4, 8])", "(f32[8, 4, 4], 0)"},
   });
   ops.push_back({
       .name = "aten.glu_backward",
@@ -221,7 +219,6 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(backward(
       "aten.native_dropout_backward",
       {"(f32[8, 4], bool[8, 4], 2)", "(f32[8, 4], bool[8, 4]{1, 8}, 2)"}));
-  ops.back().types = iterated_as_first();
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ops/call.h"
 #include "ops/families.h"
+#include "ops/kernel.h"
 #include "ops/split.h"
 
 namespace weft {
@@ -171,6 +172,7 @@ OpDef made_like(
       .name = name,
       .rule = "... -> ...",
       .kind = kind,
+      .types = copied_types,
       .examples = std::move(examples),
   };
 }

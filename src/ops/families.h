@@ -3,21 +3,28 @@
 // one line here and one line in op_table.cpp.
 #pragma once
 
+#include "ops/op_def.h"
+
 #include <initializer_list>
 #include <string_view>
 #include <vector>
-
-#include "ops/op_def.h"
 
 namespace weft {
 
 using OpTable = std::vector<OpDef>;
 
+struct OpFamily {
+  // A heading of docs/ops.md.
+  std::string_view name;
+  void (*add)(OpTable&);
+};
+
+// In the order of all_ops().
+const std::vector<OpFamily>& op_families();
+
 // Entries that differ in nothing but the name.
 inline void add_ops(
-    OpTable& ops,
-    std::initializer_list<std::string_view> names,
-    OpDef common) {
+    OpTable& ops, std::initializer_list<std::string_view> names, OpDef common) {
   for (std::string_view name : names) {
     common.name = name;
     ops.push_back(common);

@@ -227,6 +227,15 @@ TypesFunction iterated(std::optional<DType> dtype) {
   };
 }
 
+TypesFunction iterated_real() {
+  return [](const Function& function, const Node& node) {
+    const DType dtype = promoted_type(function, node);
+    const bool integer = !is_floating(dtype) && !is_complex(dtype);
+    return std::vector<TensorType>{iterated_type(
+        integer ? DType::F32 : dtype, operand_types(function, node))};
+  };
+}
+
 TypesFunction iterated_as_first(bool real) {
   return [real](const Function& function, const Node& node) {
     DType dtype = operand_types(function, node).at(0).dtype;

@@ -147,6 +147,27 @@ Rule channel_shuffle_rule(const Function& function, const Node& node) {
       cat("n (g=", groups, "! c!) ... -> n (c g) ..."), function, node);
 }
 
+// Of row-major operands of one type; others are left to PyTorch.
+std::vector<TensorType> cat_types(const Function& function, const Node& node) {
+  const std::vector<ValueId> parts = operands(node);
+  TensorType type = function[parts.front()].type;
+  const size_t ndim = type.sizes.size();
+  if (ndim == 0) {
+    return {};
+  }
+  const size_t dim = static_cast<size_t>(wrap_dim(int_arg(node, 1, 0), ndim));
+  type.sizes[dim] = 0;
+  for (const ValueId part : parts) {
+    const TensorType& other = function[part].type;
+    if (!is_row_major(other) || other.dtype != type.dtype ||
+        other.sizes.size() != ndim) {
+      return {};
+    }
+    type.sizes[dim] += other.sizes[dim];
+  }
+  return {type};
+}
+
 }  // namespace
 
 void add_join_ops(OpTable& ops) {
@@ -154,6 +175,7 @@ void add_join_ops(OpTable& ops) {
       .name = "aten.cat",
       .rule_of = cat_rule,
       .linear = Linear::All,
+      .types = cat_types,
       .examples =
           {"([f32[8, 4], f32[8, 12]], 1)",
            "([f32[4, 8], f32[2, 8], f32[4, 8]])",

@@ -169,4 +169,19 @@ std::string numbered(
   return text;
 }
 
+std::vector<TensorType> copied_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  const DType dtype = dtype_option(node, "dtype").value_or(self.dtype);
+  const Arg* format = find_option(node, "memory_format");
+  if (format == nullptr || std::get<Symbol>(format->data).text == "preserve") {
+    return {like(self, dtype)};
+  }
+  if (std::get<Symbol>(format->data).text == "contiguous") {
+    return {make_type(dtype, self.sizes)};
+  }
+  return {};
+}
+
 }  // namespace weft

@@ -30,6 +30,10 @@ TensorType in_format_of(const TensorType& model, DType dtype, Dims sizes);
 // without gaps.
 TensorType like(const TensorType& model);
 TensorType like(const TensorType& model, DType dtype);
+// One result with the sizes of operand 0, in the order of its strides unless a
+// memory format is asked for, and its element type unless `dtype` says another.
+std::vector<TensorType> copied_types(
+    const Function& function, const Node& node);
 
 // Bytes of all elements, laid out without gaps.
 int64_t dense_bytes(const TensorType& type);

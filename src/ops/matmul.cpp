@@ -77,9 +77,19 @@ void share_beta(
 std::vector<TensorType> product_types(
     const Function& function,
     const Node& node) {
-  const TensorType& a = operand_type(function, node, 1);
-  const TensorType& b = operand_type(function, node, 2);
+  const std::vector<ValueId> all = operands(node);
+  const TensorType& a = function[all.at(all.size() - 2)].type;
+  const TensorType& b = function[all.back()].type;
   return {make_type(a.dtype, {a.sizes.at(a.sizes.size() - 2), b.sizes.back()})};
+}
+
+// The same in each item of a batch.
+std::vector<TensorType> batched_product_types(
+    const Function& function,
+    const Node& node) {
+  TensorType type = product_types(function, node).front();
+  const TensorType& b = function[operands(node).back()].type;
+  return {make_type(type.dtype, {b.sizes[0], type.sizes[0], type.sizes[1]})};
 }
 
 std::vector<TensorType> int_mm_types(
@@ -131,6 +141,7 @@ void add_matmul_ops(OpTable& ops) {
       .rule = "m k, k n -> m n",
       .linear = Linear::Each,
       .flops = multiply_adds,
+      .types = product_types,
       .examples =
           {"(f32[8, 4], f32[4, 12])", "(f32[8, 4]{1, 8}, f32[4, 12]{1, 4})"},
   });
@@ -138,6 +149,7 @@ void add_matmul_ops(OpTable& ops) {
       .name = "aten.addmm",
       .rule_of = added_product("m n", "m k, k n"),
       .flops = multiply_adds,
+      .types = product_types,
       .localize = share_beta,
       .examples =
           {"(f32[12], f32[8, 4], f32[4, 12])",
@@ -158,6 +170,7 @@ void add_matmul_ops(OpTable& ops) {
       .rule = "b m k, b k n -> b m n",
       .linear = Linear::Each,
       .flops = multiply_adds,
+      .types = batched_product_types,
       .examples =
           {"(f32[4, 8, 4], f32[4, 4, 12])",
            "(f32[4, 8, 4], f32[4, 4, 12]{48, 1, 4})"},
@@ -166,6 +179,7 @@ void add_matmul_ops(OpTable& ops) {
       .name = "aten.baddbmm",
       .rule_of = added_product("b m n", "b m k, b k n"),
       .flops = multiply_adds,
+      .types = batched_product_types,
       .localize = share_beta,
       .examples =
           {"(f32[4, 8, 12], f32[4, 8, 4], f32[4, 4, 12])",

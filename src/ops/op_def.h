@@ -84,9 +84,9 @@ struct OpDef {
   // before it returns. Null: none.
   CountFunction scratch_bytes = nullptr;
 
-  // The result types. Null where PyTorch has a meta kernel in C++ and the rule
-  // does not give them. Capture uses this instead of PyTorch's meta kernel
-  // where it is set.
+  // The result types, or none where only PyTorch knows. Null where PyTorch has a
+  // meta kernel in C++ and the op is rare. Capture asks here first: it is faster
+  // than PyTorch's meta kernels, most of which are Python's.
   TypesFunction types = nullptr;
 
   // Index of the argument that states the sizes of result 0 (view, expand,

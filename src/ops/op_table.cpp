@@ -1,49 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <unordered_map>
-
 #include "base/error.h"
 #include "ops/families.h"
 #include "ops/op_def.h"
 #include "ops/rule_text.h"
+
+#include <algorithm>
+#include <unordered_map>
 
 namespace weft {
 namespace {
 
 OpTable make_table() {
   OpTable ops;
-  add_matmul_ops(ops);
-  add_pointwise_ops(ops);
-  add_activation_ops(ops);
-  add_reduction_ops(ops);
-  add_view_ops(ops);
-  add_view_backward_ops(ops);
-  add_join_ops(ops);
-  add_padding_ops(ops);
-  add_creation_ops(ops);
-  add_random_ops(ops);
-  add_sampling_ops(ops);
-  add_linalg_ops(ops);
-  add_fft_ops(ops);
-  add_data_dependent_ops(ops);
-  add_convolution_ops(ops);
-  add_pooling_ops(ops);
-  add_adaptive_pooling_ops(ops);
-  add_upsample_ops(ops);
-  add_norm_ops(ops);
-  add_batch_norm_ops(ops);
-  add_softmax_ops(ops);
-  add_nll_loss_ops(ops);
-  add_loss_ops(ops);
-  add_embedding_ops(ops);
-  add_index_ops(ops);
-  add_scatter_ops(ops);
-  add_sort_ops(ops);
-  add_attention_ops(ops);
-  add_gpu_attention_ops(ops);
-  add_recurrent_ops(ops);
-  add_optimizer_ops(ops);
-  add_guard_ops(ops);
+  for (const OpFamily& family : op_families()) {
+    family.add(ops);
+  }
   return ops;
 }
 
@@ -70,6 +41,43 @@ int64_t largest_count(const Function& function, const Node& node) {
 }
 
 }  // namespace
+
+const std::vector<OpFamily>& op_families() {
+  static const std::vector<OpFamily> families = {
+      {"Products of matrices", add_matmul_ops},
+      {"Pointwise", add_pointwise_ops},
+      {"Activations", add_activation_ops},
+      {"Reductions", add_reduction_ops},
+      {"Views", add_view_ops},
+      {"Gradients of views", add_view_backward_ops},
+      {"Joining and moving", add_join_ops},
+      {"Padding", add_padding_ops},
+      {"Creation", add_creation_ops},
+      {"Random numbers", add_random_ops},
+      {"Sampling", add_sampling_ops},
+      {"Linear algebra", add_linalg_ops},
+      {"Fourier transforms", add_fft_ops},
+      {"Shapes that depend on data", add_data_dependent_ops},
+      {"Convolution", add_convolution_ops},
+      {"Pooling", add_pooling_ops},
+      {"Adaptive pooling", add_adaptive_pooling_ops},
+      {"Resizing", add_upsample_ops},
+      {"Normalisation", add_norm_ops},
+      {"Normalisation over channels", add_batch_norm_ops},
+      {"Softmax", add_softmax_ops},
+      {"Negative log likelihood", add_nll_loss_ops},
+      {"Elementwise losses", add_loss_ops},
+      {"Embeddings", add_embedding_ops},
+      {"Indexing", add_index_ops},
+      {"Gather and scatter", add_scatter_ops},
+      {"Order and running totals", add_sort_ops},
+      {"Attention", add_attention_ops},
+      {"Attention on GPUs", add_gpu_attention_ops},
+      {"Recurrent layers", add_recurrent_ops},
+      {"Optimizer steps", add_optimizer_ops},
+      {"Guards", add_guard_ops}};
+  return families;
+}
 
 const std::vector<OpDef>& all_ops() {
   static const OpTable ops = make_table();

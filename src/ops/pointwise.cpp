@@ -39,6 +39,17 @@ std::vector<TensorType> complex_types(
   return {iterated_type(dtype, {a, operand_type(function, node, 1)})};
 }
 
+// Row-major, of the type of operand 0.
+std::vector<TensorType> masked_types(
+    const Function& function,
+    const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  return {make_type(
+      self.dtype,
+      iterated_type(self.dtype, {self, operand_type(function, node, 1)})
+          .sizes)};
+}
+
 // The condition does not say the element type.
 std::vector<TensorType> where_types(
     const Function& function,
@@ -61,7 +72,6 @@ void add_unary(OpTable& ops) {
        "aten.asinh",
        "aten.atan",
        "aten.atanh",
-       "aten.ceil",
        "aten.cos",
        "aten.cosh",
        "aten.digamma",
@@ -71,23 +81,15 @@ void add_unary(OpTable& ops) {
        "aten.exp",
        "aten.exp2",
        "aten.expm1",
-       "aten.floor",
-       "aten.frac",
        "aten.i0",
-       "aten.isneginf",
-       "aten.isposinf",
        "aten.lgamma",
        "aten.log",
        "aten.log10",
        "aten.log1p",
        "aten.log2",
        "aten.reciprocal",
-       "aten.round",
        "aten.rsqrt",
-       "aten.sgn",
        "aten.sigmoid",
-       "aten.sign",
-       "aten.signbit",
        "aten.sin",
        "aten.sinc",
        "aten.sinh",
@@ -100,14 +102,22 @@ void add_unary(OpTable& ops) {
        "aten.special_ndtri",
        "aten.sqrt",
        "aten.tan",
-       "aten.tanh",
-       "aten.trunc"},
+       "aten.tanh"},
       {.rule = kUnary,
+       .types = iterated_as_first(/*real=*/true),
        .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
-  // Those whose meta kernels are Python's.
+  // Integers stay integers.
   add_ops(
       ops,
-      {"aten.nan_to_num", "aten.relu"},
+      {"aten.ceil",
+       "aten.floor",
+       "aten.frac",
+       "aten.round",
+       "aten.sgn",
+       "aten.sign",
+       "aten.trunc",
+       "aten.nan_to_num",
+       "aten.relu"},
       {.rule = kUnary,
        .types = iterated_as_first(),
        .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
@@ -119,7 +129,12 @@ void add_unary(OpTable& ops) {
        .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8}, 0.1)"}});
   add_ops(
       ops,
-      {"aten.isinf", "aten.isnan", "aten.logical_not"},
+      {"aten.isinf",
+       "aten.isnan",
+       "aten.isneginf",
+       "aten.isposinf",
+       "aten.logical_not",
+       "aten.signbit"},
       {.rule = kUnary,
        .types = iterated(DType::Bool),
        .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
@@ -132,19 +147,25 @@ void add_unary(OpTable& ops) {
   // Linear in their operand.
   add_ops(
       ops,
-      {"aten.clone",
-       "aten.deg2rad",
-       "aten.neg",
-       "aten.positive",
-       "aten.rad2deg",
-       "aten._to_copy"},
+      {"aten.clone", "aten._to_copy"},
+      {.rule = kUnary,
+       .linear = Linear::All,
+       .types = copied_types,
+       .examples =
+           {"(f32[8, 4])",
+            "(f32[8, 4]{1, 8})",
+            "(f32[8, 4]{1, 8}, memory_format=contiguous)",
+            "(f32[8, 4]{0, 1})"}});
+  add_ops(
+      ops,
+      {"aten.deg2rad", "aten.neg", "aten.positive", "aten.rad2deg"},
       {.rule = kUnary,
        .linear = Linear::All,
        .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}});
   add_ops(
       ops,
       {"aten.bitwise_not"},
-      {.rule = kUnary, .examples = {"(i64[8, 4])", "(bool[8, 4])"}});
+      {.rule = kUnary, .types = iterated_as_first(), .examples = {"(i64[8, 4])", "(bool[8, 4])"}});
   add_ops(
       ops,
       {"aten.conj_physical", "aten._conj_physical"},
@@ -172,33 +193,52 @@ void add_unary(OpTable& ops) {
 
 // A tensor and a number.
 void add_scalar(OpTable& ops) {
+  const std::vector<std::string_view> with_number = {
+      "(f32[8, 4], 0.5)", "(f32[8, 4]{1, 8}, 2)"};
   add_ops(
       ops,
       {"aten.add.Scalar",
        "aten.clamp_max",
        "aten.clamp_min",
-       "aten.copysign.Scalar",
-       "aten.eq.Scalar",
-       "aten.fill.Scalar",
        "aten.fmod.Scalar",
+       "aten.pow.Tensor_Scalar",
+       "aten.remainder.Scalar",
+       "aten.rsub.Scalar",
+       "aten.sub.Scalar"},
+      {.rule = kUnary, .types = iterated(), .examples = with_number});
+  add_ops(
+      ops,
+      {"aten.copysign.Scalar", "aten.xlogy.Scalar_Other"},
+      {.rule = kUnary, .types = iterated_real(), .examples = with_number});
+  add_ops(
+      ops,
+      {"aten.eq.Scalar",
        "aten.ge.Scalar",
        "aten.gt.Scalar",
        "aten.le.Scalar",
        "aten.lt.Scalar",
-       "aten.ne.Scalar",
-       "aten.pow.Tensor_Scalar",
-       "aten.remainder.Scalar",
-       "aten.rsub.Scalar",
-       "aten.sub.Scalar",
-       "aten.xlogy.Scalar_Other"},
+       "aten.ne.Scalar"},
       {.rule = kUnary,
-       .examples = {"(f32[8, 4], 0.5)", "(f32[8, 4]{1, 8}, 2)"}});
+       .types = iterated(DType::Bool),
+       .examples = with_number});
   add_ops(
       ops,
-      {"aten.mul.Scalar", "aten.div.Scalar"},
+      {"aten.fill.Scalar"},
+      {.rule = kUnary, .types = copied_types, .examples = with_number});
+  add_ops(
+      ops,
+      {"aten.mul.Scalar"},
       {.rule = kUnary,
        .linear = Linear::All,
-       .examples = {"(f32[8, 4], 0.5)", "(f32[8, 4]{1, 8}, 2)"}});
+       .types = iterated(),
+       .examples = with_number});
+  add_ops(
+      ops,
+      {"aten.div.Scalar"},
+      {.rule = kUnary,
+       .linear = Linear::All,
+       .types = iterated_real(),
+       .examples = with_number});
   add_ops(
       ops,
       {"aten.pow.Scalar", "aten.xlogy.Scalar_Self"},
@@ -240,6 +280,7 @@ void add_scalar(OpTable& ops) {
   ops.push_back({
       .name = "aten.clamp",
       .rule = kUnary,
+      .types = iterated(),
       .examples =
           {"(f32[8, 4], -0.5, 0.5)", "(f32[8, 4], 0)", "(f32[8, 4], none, 1)"},
   });
@@ -266,29 +307,35 @@ void add_binary(OpTable& ops) {
       "(i64[8, 1, 4], i64[4, 1])"};
   add_ops(
       ops,
-      {"aten.atan2",
-       "aten.copysign.Tensor",
-       "aten.eq.Tensor",
-       "aten.fmax",
-       "aten.fmin",
-       "aten.fmod.Tensor",
+      {"aten.eq.Tensor",
        "aten.ge.Tensor",
        "aten.gt.Tensor",
+       "aten.le.Tensor",
+       "aten.lt.Tensor",
+       "aten.ne.Tensor"},
+      {.rule = kBinary, .types = iterated(DType::Bool), .examples = floats});
+  add_ops(
+      ops,
+      {"aten.fmax",
+       "aten.fmin",
+       "aten.fmod.Tensor",
+       "aten.maximum",
+       "aten.minimum",
+       "aten.remainder.Tensor"},
+      {.rule = kBinary, .types = iterated(), .examples = floats});
+  add_ops(
+      ops,
+      {"aten.atan2",
+       "aten.copysign.Tensor",
        "aten.heaviside",
        "aten.hypot",
        "aten.igamma",
        "aten.igammac",
        "aten.ldexp.Tensor",
-       "aten.le.Tensor",
        "aten.logaddexp",
        "aten.logaddexp2",
-       "aten.lt.Tensor",
-       "aten.maximum",
-       "aten.minimum",
-       "aten.ne.Tensor",
        "aten.nextafter",
        "aten.pow.Tensor_Tensor",
-       "aten.remainder.Tensor",
        "aten.special_xlog1py",
        "aten.special_zeta",
        "aten.xlogy.Tensor",
@@ -297,11 +344,7 @@ void add_binary(OpTable& ops) {
       {.rule = kBinary, .examples = floats});
   add_ops(
       ops,
-      {"aten.add.Tensor", "aten.sub.Tensor"},
-      {.rule = kBinary, .linear = Linear::All, .examples = floats});
-  add_ops(
-      ops,
-      {"aten.rsub.Tensor"},
+      {"aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor"},
       {.rule = kBinary,
        .linear = Linear::All,
        .types = iterated(),
@@ -317,11 +360,17 @@ void add_binary(OpTable& ops) {
   add_ops(
       ops,
       {"aten.mul.Tensor"},
-      {.rule = kBinary, .linear = Linear::Each, .examples = floats});
+      {.rule = kBinary,
+       .linear = Linear::Each,
+       .types = iterated(),
+       .examples = floats});
   add_ops(
       ops,
       {"aten.div.Tensor"},
-      {.rule = kBinary, .linear = Linear::First, .examples = floats});
+      {.rule = kBinary,
+       .linear = Linear::First,
+       .types = iterated_real(),
+       .examples = floats});
   add_ops(
       ops,
       {"aten.bitwise_and.Tensor",
@@ -331,7 +380,7 @@ void add_binary(OpTable& ops) {
        "aten.bitwise_right_shift.Tensor",
        "aten.gcd",
        "aten.lcm"},
-      {.rule = kBinary, .examples = integers});
+      {.rule = kBinary, .types = iterated(), .examples = integers});
   add_ops(
       ops,
       {"aten.__lshift__.Tensor", "aten.__rshift__.Tensor"},
@@ -355,6 +404,7 @@ void add_binary(OpTable& ops) {
       .name = "aten.copy",
       .rule = kBinary,
       .linear = Linear::All,
+      .types = copied_types,
       .examples =
           {"(f32[8, 4], f32[8, 4])",
            "(f32[8, 4], f32[4])",
@@ -374,6 +424,7 @@ void add_binary(OpTable& ops) {
   ops.push_back({
       .name = "aten.masked_fill.Scalar",
       .rule = kBinary,
+      .types = masked_types,
       .examples =
           {"(f32[8, 4], bool[8, 4], -1.5)", "(f32[8, 4], bool[8, 1], 0)"},
   });

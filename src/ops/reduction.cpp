@@ -127,12 +127,14 @@ void add_sums(OpTable& ops) {
       .name = "aten.sum",
       .rule_of = reduces({}),
       .linear = Linear::All,
+      .types = reduced({}, {summed}),
       .examples = {"(f32[8, 4])", "(f32[])", "(bool[8, 4])"},
   });
   ops.push_back({
       .name = "aten.sum.dim_IntList",
-      .rule_of = reduces({.dims_at = 1, .keepdim_at = 2}),
+      .rule_of = reduces(by_dims),
       .linear = Linear::All,
+      .types = reduced(by_dims, {summed}),
       .examples =
           {"(f32[8, 4, 12], [1])",
            "(f32[8, 4, 12], [0, -1], true)",
@@ -152,12 +154,14 @@ void add_sums(OpTable& ops) {
       .name = "aten.mean",
       .rule_of = reduces({.mark = ":mean"}),
       .linear = Linear::All,
+      .types = reduced({}, {same}),
       .examples = {"(f32[8, 4])"},
   });
   ops.push_back({
       .name = "aten.mean.dim",
       .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = ":mean"}),
       .linear = Linear::All,
+      .types = reduced(by_dims, {same}),
       .examples =
           {"(f32[8, 4, 12], [1])", "(f32[8, 4, 12], [-1, -2], true)"},
   });

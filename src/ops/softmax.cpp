@@ -88,6 +88,28 @@ std::vector<TensorType> row_major_types(
   return {make_type(input.dtype, input.sizes)};
 }
 
+// Row-major operands give a row-major result; what PyTorch makes of others is
+// left to it.
+std::vector<TensorType> softmax_types(
+    const Function& function, const Node& node) {
+  const TensorType& input = operand_type(function, node, 0);
+  if (!is_row_major(input) || bool_arg(node, 2, false)) {
+    return {};
+  }
+  return {make_type(input.dtype, input.sizes)};
+}
+
+std::vector<TensorType> softmax_backward_types(
+    const Function& function, const Node& node) {
+  const TensorType& gradient = operand_type(function, node, 0);
+  const Arg* dtype = find_arg(node, 3);
+  if (!is_row_major(gradient) || dtype == nullptr ||
+      !is_row_major(operand_type(function, node, 1))) {
+    return {};
+  }
+  return {make_type(std::get<DType>(dtype->data), gradient.sizes)};
+}
+
 }  // namespace
 
 void add_softmax_ops(OpTable& ops) {
@@ -99,6 +121,7 @@ void add_softmax_ops(OpTable& ops) {
         .rule_of = along_dim(1, 1),
         .flops = per_element(5),
         .scratch_bytes = scratch_of_copies,
+        .types = softmax_types,
         .backward = backward,
         .examples = {"(f32[4, 8, 12], 2, false)", "(f32[4, 8, 12], 1, false)"},
     });
@@ -108,6 +131,7 @@ void add_softmax_ops(OpTable& ops) {
         .linear = Linear::First,
         .flops = per_element(4),
         .scratch_bytes = scratch_of_copies,
+        .types = softmax_backward_types,
         .examples = {"(f32[4, 8, 12], f32[4, 8, 12], 2, f32)"},
     });
   }

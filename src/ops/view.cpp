@@ -240,6 +240,10 @@ void add_shape_changes(OpTable& ops) {
   // still lies in the operand's storage.
   reshape.name = "aten._unsafe_view";
   ops.push_back(reshape);
+  // Only written by capture, for what a write through a view leaves behind:
+  // there it never copies.
+  reshape.name = "aten.reshape";
+  ops.push_back(reshape);
   ops.push_back(view(
       "aten.view.dtype",
       bits_rule,

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,9 @@ namespace weft {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+
+// Whether each factor that may be split was, in one of the examples.
+using FactorNames = std::map<std::string, bool>;
 
 struct Cut {
   int factor = 0;
@@ -49,8 +53,12 @@ at::Tensor to_meta(const at::Tensor& tensor) {
 
 class ExampleProof {
  public:
-  ExampleProof(const OpDef& def, std::string_view text, Proof& proof)
-      : def_(def), text_(text), proof_(proof) {}
+  ExampleProof(
+      const OpDef& def,
+      std::string_view text,
+      Proof& proof,
+      FactorNames& factors)
+      : def_(def), text_(text), proof_(proof), factors_(factors) {}
 
   void run() {
     try {
@@ -117,6 +125,9 @@ class ExampleProof {
     std::vector<TensorType> got;
     if (def_.types != nullptr) {
       got = def_.types(example_.function, example_.node);
+    }
+    const bool by_entry = !got.empty();
+    if (by_entry) {
       ++proof_.types;
     } else {
       Tensors metas;
@@ -141,7 +152,7 @@ class ExampleProof {
         fail(cat(
             "type of result ",
             i,
-            def_.types == nullptr ? " by the meta kernel" : "",
+            by_entry ? "" : " by the meta kernel",
             " is ",
             ours,
             ", ATen makes ",
@@ -252,8 +263,10 @@ class ExampleProof {
       if (factor.kind == FactorKind::Whole) {
         continue;
       }
+      bool& was_split = factors_[factor.name];
       for (int64_t ways : {2, 4}) {
         if (factor.size % ways == 0 && factor.size > 0) {
+          was_split = true;
           ++proof_.splits;
           prove_split({{static_cast<int>(i), ways}});
         }
@@ -533,6 +546,7 @@ class ExampleProof {
   const OpDef& def_;
   std::string_view text_;
   Proof& proof_;
+  FactorNames& factors_;
   Example example_;
   Tensors operands_;
   Tensors expected_;
@@ -550,9 +564,16 @@ void prove(const OpDef& def, Proof& proof) {
   if (def.examples.empty()) {
     proof.failures.push_back(cat(def.name, ": no example"));
   }
+  FactorNames factors;
   for (std::string_view text : def.examples) {
     ++proof.examples;
-    ExampleProof(def, text, proof).run();
+    ExampleProof(def, text, proof, factors).run();
+  }
+  for (const auto& [name, was_split] : factors) {
+    if (!was_split) {
+      proof.failures.push_back(
+          cat(def.name, ": no example splits factor ", name));
+    }
   }
 }
 

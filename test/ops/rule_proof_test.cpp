@@ -52,5 +52,125 @@ TEST(RuleProof, EveryEntryHolds) {
                 .c_str());
 }
 
+// The prover itself: an entry that says something wrong must fail.
+struct Mutation {
+  std::string_view name;
+  void (*change)(OpDef&);
+  // Part of the message.
+  std::string_view message;
+};
+
+void PrintTo(const Mutation& mutation, std::ostream* out) {
+  *out << mutation.name << ": " << mutation.message;
+}
+
+class WrongEntry : public testing::TestWithParam<Mutation> {};
+
+TEST_P(WrongEntry, IsFound) {
+  const OpDef* right = find_op(GetParam().name);
+  ASSERT_NE(right, nullptr);
+  Proof proof;
+  prove(*right, proof);
+  EXPECT_EQ(proof.failures.size(), 0u);
+  OpDef wrong = *right;
+  GetParam().change(wrong);
+  prove(wrong, proof);
+  ASSERT_NE(proof.failures.size(), 0u);
+  EXPECT_NE(proof.failures[0].find(GetParam().message), std::string::npos)
+      << proof.failures[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    RuleProof,
+    WrongEntry,
+    testing::Values(
+        // Dims that are not where the rule says.
+        Mutation{
+            "aten.mm",
+            [](OpDef& def) { def.rule = "m k, n k -> m n"; },
+            "its factors"},
+        // A dim of the softmax may not be split.
+        Mutation{
+            "aten._softmax",
+            [](OpDef& def) {
+              def.rule_of = nullptr;
+              def.rule = "... d -> ... d";
+            },
+            "differs by"},
+        // Means are not added.
+        Mutation{
+            "aten.mean",
+            [](OpDef& def) {
+              def.rule_of = nullptr;
+              def.rule = "a b -> ()";
+            },
+            "differs by"},
+        // Pieces of a shape have the sizes of the whole.
+        Mutation{
+            "aten.view",
+            [](OpDef& def) { def.sizes_arg = -1; },
+            "is invalid for input"},
+        // Pieces of a triangle are not triangles.
+        Mutation{
+            "aten.tril",
+            [](OpDef& def) { def.localize = nullptr; },
+            "differs by"},
+        // Each rank adds all of the bias.
+        Mutation{
+            "aten.addmm",
+            [](OpDef& def) { def.localize = nullptr; },
+            "differs by"},
+        // The rows that a piece looks up are not masked.
+        Mutation{
+            "aten.embedding",
+            [](OpDef& def) { def.rule = "v e, ... -> ... e"; },
+            "split v"},
+        // A window without its border.
+        Mutation{
+            "aten.convolution",
+            [](OpDef& def) {
+              def.rule_of = [](const Function& function, const Node& node) {
+                Rule rule = rule_of(function, node);
+                for (Factor& factor : rule.factors) {
+                  factor.window.before = 0;
+                }
+                return rule;
+              };
+            },
+            "split"},
+        Mutation{
+            "aten.mm",
+            [](OpDef& def) {
+              def.flops = [](const Function& function, const Node& node) {
+                return element_count(function[node.results[0]].type);
+              };
+            },
+            "flops"},
+        Mutation{
+            "aten.exp",
+            [](OpDef& def) { def.linear = Linear::All; },
+            "not linear"},
+        Mutation{
+            "aten.relu",
+            [](OpDef& def) {
+              def.types = [](const Function& function, const Node& node) {
+                const TensorType& self = function[operands(node)[0]].type;
+                return std::vector{make_type(self.dtype, self.sizes)};
+              };
+            },
+            "type of result 0"},
+        Mutation{
+            "aten.relu",
+            [](OpDef& def) { def.types = nullptr; },
+            "no meta kernel"},
+        Mutation{
+            "aten.exp",
+            [](OpDef& def) { def.examples = {}; },
+            "no example"},
+        Mutation{
+            "aten.exp",
+            [](OpDef& def) { def.examples = {"(f32[3])"}; },
+            "no example splits factor dim0"}));
+
 }  // namespace
 }  // namespace weft
