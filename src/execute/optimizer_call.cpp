@@ -132,10 +132,12 @@ bool is_optimizer_node(const Node& node) {
 }
 
 Kernel optimizer_call(const Function& function, const Node& node) {
-  if (node.op == "weft.adamw") {
+  const bool is_adam = node.op == "weft.adam";
+  if (node.op == "weft.adamw" ||
+      (is_adam && is_on(node, "decoupled_weight_decay"))) {
     return adam_call(node, &at::_fused_adamw_);
   }
-  if (node.op == "weft.adam") {
+  if (is_adam) {
     return adam_call(node, &at::_fused_adam_);
   }
   if (node.op == "weft.sgd") {

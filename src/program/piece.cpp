@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <cstdint>
+
 namespace weft {
 
 int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes) {
@@ -50,8 +52,12 @@ TensorType local_type(
         " does not divide as ",
         print(layout));
     sizes[dim] /= count;
+    // An expanded dim takes no room, so nothing lies around it.
+    const int64_t inner = strides.empty() || whole.strides[dim] == 0
+                              ? INT64_MAX
+                              : whole.strides[dim];
     for (size_t outer = 0; outer < strides.size(); ++outer) {
-      if (whole.strides[outer] > whole.strides[dim]) {
+      if (whole.strides[outer] > inner) {
         WEFT_CHECK(
             strides[outer] % count == 0,
             print(whole),

@@ -84,6 +84,9 @@ TEST(Program, PiecesKeepTheOrderOfStrides) {
   EXPECT_EQ(
       print(local_type(parse_type("f32[4, 6, 8]{1, 4, 24}"), layout, mesh)),
       "f32[2, 6, 4]{1, 2, 12}");
+  EXPECT_EQ(
+      print(local_type(parse_type("f32[4, 6, 8]{0, 8, 1}"), layout, mesh)),
+      "f32[2, 6, 4]{0, 4, 1}");
   const Piece piece = piece_of(mesh, {"tensor", "data"}, 8, 1);
   EXPECT_EQ(piece.start, 4);
   EXPECT_EQ(piece.size, 2);
