@@ -108,6 +108,12 @@ std::vector<TensorType> average_backward_types(
                               : make_type(input.dtype, input.sizes)};
 }
 
+// (input, output_size) -> (output, indices)
+std::vector<TensorType> max_types(const Function& function, const Node& node) {
+  const TensorType output = average_types(function, node).front();
+  return {output, {DType::I64, output.sizes, output.strides}};
+}
+
 // Maxima keep indices into the whole plane.
 RuleFunction max_rule(size_t spatial) {
   return [spatial](const Function& function, const Node& node) {
@@ -185,6 +191,7 @@ void add_adaptive_pooling_ops(OpTable& ops) {
       .name = "aten.adaptive_max_pool2d",
       .rule_of = max_rule(2),
       .scratch_bytes = average_scratch,
+      .types = max_types,
       .backward = "aten.adaptive_max_pool2d_backward",
       .examples = {"(f32[4, 8, 8, 8], [4, 4])"},
   });
@@ -192,12 +199,14 @@ void add_adaptive_pooling_ops(OpTable& ops) {
       .name = "aten.adaptive_max_pool2d_backward",
       .rule_of = max_backward_rule(2),
       .linear = Linear::First,
+      .types = average_backward_types,
       .examples = {"(f32[4, 8, 4, 4], f32[4, 8, 8, 8], i64[4, 8, 4, 4]<64)"},
   });
   ops.push_back({
       .name = "aten.adaptive_max_pool3d",
       .rule_of = max_rule(3),
       .scratch_bytes = average_scratch,
+      .types = max_types,
       .backward = "aten.adaptive_max_pool3d_backward",
       .examples = {"(f32[2, 4, 4, 8, 8], [2, 4, 4])"},
   });
@@ -205,6 +214,7 @@ void add_adaptive_pooling_ops(OpTable& ops) {
       .name = "aten.adaptive_max_pool3d_backward",
       .rule_of = max_backward_rule(3),
       .linear = Linear::First,
+      .types = average_backward_types,
       .examples =
           {"(f32[2, 4, 2, 4, 4], f32[2, 4, 4, 8, 8], i64[2, 4, 2, 4, 4]<256)"},
   });

@@ -54,29 +54,44 @@ RuleFunction max_backward_rule(size_t spatial) {
   };
 }
 
-// (input, kernel_size, stride, padding, dilation, ceil_mode)
-std::vector<TensorType> max_pool_types(
-    size_t spatial, const Function& function, const Node& node) {
-  const TensorType& input = type_arg(function, node, 0);
-  const PoolWindow window = {1, &node};
-  Dims sizes = input.sizes;
+// The last window must start inside the input or its left border.
+Dims pooled_sizes(
+    const PoolWindow& window,
+    size_t spatial,
+    const Dims& input,
+    const Dims& dilation,
+    bool ceil_mode) {
+  Dims sizes = input;
   const size_t lead = sizes.size() - spatial;
   for (size_t d = 0; d < spatial; ++d) {
-    const int64_t reach = dim_at(node, 4, d, 1) * (window.kernel(d) - 1) + 1;
+    const int64_t reach = dilation.at(d) * (window.kernel(d) - 1) + 1;
     const int64_t stride = window.stride(d);
     const int64_t padding = window.padding(d);
-    const int64_t room = sizes[lead + d] + 2 * padding - reach;
-    const bool ceil = bool_arg(node, 5, false);
-    int64_t steps = (room + (ceil ? stride - 1 : 0)) / stride + 1;
-    // The last window must start inside the input or its left border.
-    if (ceil && (steps - 1) * stride >= sizes[lead + d] + padding) {
+    const int64_t size = input[lead + d];
+    const int64_t room = size + 2 * padding - reach;
+    int64_t steps = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+    if (ceil_mode && (steps - 1) * stride >= size + padding) {
       --steps;
     }
     sizes[lead + d] = steps;
   }
-  return {
-      in_format_of(input, input.dtype, sizes),
-      in_format_of(input, DType::I64, sizes)};
+  return sizes;
+}
+
+// (input, kernel_size, stride, padding, dilation, ceil_mode)
+TypesFunction max_pool_types(size_t spatial) {
+  return [spatial](const Function& function, const Node& node) {
+    const TensorType& input = type_arg(function, node, 0);
+    Dims dilation;
+    for (size_t d = 0; d < spatial; ++d) {
+      dilation.push_back(dim_at(node, 4, d, 1));
+    }
+    const Dims sizes = pooled_sizes(
+        {1, &node}, spatial, input.sizes, dilation, bool_arg(node, 5, false));
+    return std::vector{
+        in_format_of(input, input.dtype, sizes),
+        in_format_of(input, DType::I64, sizes)};
+  };
 }
 
 std::vector<TensorType> input_gradient_types(
@@ -89,6 +104,11 @@ std::vector<TensorType> input_gradient_types(
 int64_t pool_scratch(const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 0);
   return is_channels_last(input) ? 0 : copy_bytes(input);
+}
+
+// The same where the kernel knows row-major only.
+int64_t volume_scratch(const Function& function, const Node& node) {
+  return copy_bytes(type_arg(function, node, 0));
 }
 
 // --- Averages over a sliding window.
@@ -158,6 +178,31 @@ Rule average_backward_rule(
   return rule;
 }
 
+// The kernel for volumes knows row-major only.
+TypesFunction average_types(size_t spatial) {
+  return [spatial](const Function& function, const Node& node) {
+    const TensorType& input = type_arg(function, node, 0);
+    Dims sizes = pooled_sizes(
+        {1, &node},
+        spatial,
+        input.sizes,
+        Dims(spatial, 1),
+        bool_arg(node, 4, false));
+    return std::vector{
+        spatial == 2 ? in_format_of(input, input.dtype, std::move(sizes))
+                     : make_type(input.dtype, std::move(sizes))};
+  };
+}
+
+TypesFunction average_backward_types(size_t spatial) {
+  return [spatial](const Function& function, const Node& node) {
+    const TensorType& input = type_arg(function, node, 1);
+    return std::vector{
+        spatial == 2 ? in_format_of(input, input.dtype, input.sizes)
+                     : make_type(input.dtype, input.sizes)};
+  };
+}
+
 // Who splits a dim pads it.
 void localize_padding(
     const Rule& rule,
@@ -194,7 +239,8 @@ OpDef average_pool(
             return average_rule(spatial, function, node);
           },
       .linear = Linear::All,
-      .scratch_bytes = pool_scratch,
+      .scratch_bytes = spatial == 2 ? pool_scratch : volume_scratch,
+      .types = average_types(spatial),
       .localize =
           [=](const Function& function,
               Node& node,
@@ -222,6 +268,7 @@ OpDef average_pool_backward(
             return average_backward_rule(spatial, function, node);
           },
       .linear = Linear::First,
+      .types = average_backward_types(spatial),
       .localize =
           [=](const Function& function,
               Node& node,
@@ -244,6 +291,7 @@ void add_pooling_ops(OpTable& ops) {
       .name = "aten.max_pool2d_with_indices",
       .rule_of = max_rule(2),
       .scratch_bytes = pool_scratch,
+      .types = max_pool_types(2),
       .backward = "aten.max_pool2d_with_indices_backward",
       .examples =
           {"(f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1])",
@@ -253,6 +301,7 @@ void add_pooling_ops(OpTable& ops) {
       .name = "aten.max_pool2d_with_indices_backward",
       .rule_of = max_backward_rule(2),
       .linear = Linear::First,
+      .types = input_gradient_types,
       .examples = {"(f32[4, 8, 4, 4], f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1], "
                    "[1, 1], false, i64[4, 8, 4, 4]<64)"},
   });
@@ -260,10 +309,7 @@ void add_pooling_ops(OpTable& ops) {
       .name = "aten.max_pool3d_with_indices",
       .rule_of = max_rule(3),
       .scratch_bytes = pool_scratch,
-      .types =
-          [](const Function& function, const Node& node) {
-            return max_pool_types(3, function, node);
-          },
+      .types = max_pool_types(3),
       .backward = "aten.max_pool3d_with_indices_backward",
       .examples =
           {"(f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2])",

@@ -93,6 +93,17 @@ std::vector<TensorType> cumulative_types(
       make_type(input.dtype, input.sizes), make_type(DType::I64, input.sizes)};
 }
 
+// (input, k, dim)
+std::vector<TensorType> topk_types(const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 0);
+  Dims sizes = input.sizes;
+  if (!sizes.empty()) {
+    const int64_t dim = wrap_dim(dim_at_two(node), sizes.size());
+    sizes[static_cast<size_t>(dim)] = int_arg(node, 1, 1);
+  }
+  return {make_type(input.dtype, sizes), make_type(DType::I64, sizes)};
+}
+
 int64_t dim_size(const Function& function, const Node& node, DimFunction dim) {
   const Dims& sizes = type_arg(function, node, 0).sizes;
   return sizes.empty()
@@ -181,6 +192,7 @@ void add_sort_ops(OpTable& ops) {
       .name = "aten.topk",
       .rule_of = along(dim_at_two, 2, "k!"),
       .flops = sort_flops(dim_at_two),
+      .types = topk_types,
       .examples = {"(f32[8, 12], 4)", "(f32[8, 12], 3, 0)"},
   });
   for (const auto& [name, linear] :

@@ -21,6 +21,7 @@ struct Upsample {
   // Forward (input, output_size, ...), backward (grad, output_size,
   // input_size, ...); then align_corners unless nearest, then one scale a dim.
   bool backward;
+  bool row_major_gradient;
 
   size_t scale_position() const {
     return 2 + (backward ? 1 : 0) + (nearest ? 0 : 1);
@@ -98,6 +99,23 @@ void localize_upsample(
   }
 }
 
+// Of the input's format; the gradients of bicubic and of the nearest voxel are
+// always row-major.
+std::vector<TensorType> upsample_types(
+    const Upsample& up, const Function& function, const Node& node) {
+  const TensorType& operand = type_arg(function, node, 0);
+  if (up.backward) {
+    Dims sizes = dims_arg(node, 2);
+    return {
+        up.row_major_gradient
+            ? make_type(operand.dtype, std::move(sizes))
+            : in_format_of(operand, operand.dtype, std::move(sizes))};
+  }
+  Dims sizes = dims_arg(node, 1);
+  sizes.insert(sizes.begin(), operand.sizes.begin(), operand.sizes.begin() + 2);
+  return {in_format_of(operand, operand.dtype, std::move(sizes))};
+}
+
 // Small row-major planes, and RGB where pixels are blended, are resized as
 // channels-last: copies of input and output.
 int64_t upsample_scratch(
@@ -116,150 +134,161 @@ int64_t upsample_scratch(
   return dense_bytes(input) + channels * pixels * element_bytes(input.dtype);
 }
 
-struct UpsampleEntry {
+struct UpsampleMode {
   std::string_view name;
   std::string_view backward;
   size_t spatial;
   bool nearest;
+  // An element of the larger tensor.
   int64_t operations;
-  bool copies;
-  std::vector<std::string_view> examples;
-  std::vector<std::string_view> backward_examples;
+  // Whether small planes are resized through copies.
+  bool copies = false;
+  bool row_major_gradient = false;
 };
 
-void add_upsample(OpTable& ops, UpsampleEntry entry) {
-  for (const bool backward : {false, true}) {
-    const Upsample up = {entry.spatial, entry.nearest, backward};
-    OpDef def;
-    def.name = backward ? entry.backward : entry.name;
-    def.rule_of = [up](const Function& function, const Node& node) {
-      return upsample_rule(up, function, node);
-    };
-    def.linear = Linear::All;
-    def.flops = per_element(entry.operations);
-    def.localize = [up](
-                       const Function& function,
-                       Node& node,
-                       const std::vector<Piece>& pieces) {
-      localize_upsample(up, function, node, pieces);
-    };
-    def.examples =
-        std::move(backward ? entry.backward_examples : entry.examples);
-    def.backward = backward ? "" : entry.backward;
-    if (entry.copies && !backward) {
-      def.scratch_bytes = [up](const Function& function, const Node& node) {
-        return upsample_scratch(up, function, node);
-      };
-    }
-    ops.push_back(std::move(def));
+// Backward names the sizes of the input.
+std::vector<std::string_view> examples_of(
+    const UpsampleMode& mode, bool backward) {
+  switch (mode.spatial) {
+    case 1:
+      if (mode.nearest) {
+        return backward
+                   ? std::vector<
+                         std::string_view>{"(f32[4, 8, 16], [16], [4, 8, 8])"}
+                   : std::vector<std::string_view>{
+                         "(f32[4, 8, 8], [16])", "(f32[4, 8, 8], [12])"};
+      }
+      return {
+          backward ? "(f32[4, 8, 16], [16], [4, 8, 8], false)"
+                   : "(f32[4, 8, 8], [16], false)"};
+    case 2:
+      if (mode.nearest) {
+        return backward ? std::vector<std::string_view>{
+                              "(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4])"}
+                        : std::vector<std::string_view>{
+                              "(f32[4, 8, 4, 4], [8, 12])",
+                              "(f32[4, 8, 4, 4], [8, 8], 2.0, 2.0)",
+                              "(f32[4, 8, 4, 4], [7, 8])"};
+      }
+      return {
+          backward ? "(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4], false)"
+                   : "(f32[4, 8, 4, 4], [8, 12], true)"};
+    default:
+      if (mode.nearest) {
+        return {
+            backward ? "(f32[2, 4, 8, 8, 8], [8, 8, 8], [2, 4, 4, 4, 4])"
+                     : "(f32[2, 4, 4, 4, 4], [8, 8, 8])"};
+      }
+      return {
+          backward ? "(f32[2, 4, 8, 8, 8], [8, 8, 8], [2, 4, 4, 4, 4], false)"
+                   : "(f32[2, 4, 4, 4, 4], [8, 8, 8], false)"};
   }
 }
+
+OpDef upsample_op(const UpsampleMode& mode, bool backward) {
+  const Upsample up = {
+      mode.spatial, mode.nearest, backward, mode.row_major_gradient};
+  OpDef def;
+  def.name = backward ? mode.backward : mode.name;
+  def.rule_of = [up](const Function& function, const Node& node) {
+    return upsample_rule(up, function, node);
+  };
+  def.linear = Linear::All;
+  def.flops = per_element(mode.operations);
+  def.types = [up](const Function& function, const Node& node) {
+    return upsample_types(up, function, node);
+  };
+  def.localize = [up](
+                     const Function& function,
+                     Node& node,
+                     const std::vector<Piece>& pieces) {
+    localize_upsample(up, function, node, pieces);
+  };
+  def.backward = backward ? "" : mode.backward;
+  def.examples = examples_of(mode, backward);
+  if (mode.copies && !backward) {
+    def.scratch_bytes = [up](const Function& function, const Node& node) {
+      return upsample_scratch(up, function, node);
+    };
+  }
+  return def;
+}
+
+constexpr UpsampleMode kModes[] = {
+    {.name = "aten.upsample_nearest1d",
+     .backward = "aten.upsample_nearest1d_backward",
+     .spatial = 1,
+     .nearest = true,
+     .operations = 1},
+    {.name = "aten._upsample_nearest_exact1d",
+     .backward = "aten._upsample_nearest_exact1d_backward",
+     .spatial = 1,
+     .nearest = true,
+     .operations = 1},
+    {.name = "aten.upsample_nearest2d",
+     .backward = "aten.upsample_nearest2d_backward",
+     .spatial = 2,
+     .nearest = true,
+     .operations = 1,
+     .copies = true},
+    {.name = "aten._upsample_nearest_exact2d",
+     .backward = "aten._upsample_nearest_exact2d_backward",
+     .spatial = 2,
+     .nearest = true,
+     .operations = 1,
+     .copies = true},
+    {.name = "aten.upsample_nearest3d",
+     .backward = "aten.upsample_nearest3d_backward",
+     .spatial = 3,
+     .nearest = true,
+     .operations = 1,
+     .row_major_gradient = true},
+    {.name = "aten._upsample_nearest_exact3d",
+     .backward = "aten._upsample_nearest_exact3d_backward",
+     .spatial = 3,
+     .nearest = true,
+     .operations = 1,
+     .row_major_gradient = true},
+    {.name = "aten.upsample_linear1d",
+     .backward = "aten.upsample_linear1d_backward",
+     .spatial = 1,
+     .nearest = false,
+     .operations = 4},
+    {.name = "aten.upsample_bilinear2d",
+     .backward = "aten.upsample_bilinear2d_backward",
+     .spatial = 2,
+     .nearest = false,
+     .operations = 8,
+     .copies = true},
+    {.name = "aten._upsample_bilinear2d_aa",
+     .backward = "aten._upsample_bilinear2d_aa_backward",
+     .spatial = 2,
+     .nearest = false,
+     .operations = 16},
+    {.name = "aten.upsample_bicubic2d",
+     .backward = "aten.upsample_bicubic2d_backward",
+     .spatial = 2,
+     .nearest = false,
+     .operations = 32,
+     .row_major_gradient = true},
+    {.name = "aten._upsample_bicubic2d_aa",
+     .backward = "aten._upsample_bicubic2d_aa_backward",
+     .spatial = 2,
+     .nearest = false,
+     .operations = 64},
+    {.name = "aten.upsample_trilinear3d",
+     .backward = "aten.upsample_trilinear3d_backward",
+     .spatial = 3,
+     .nearest = false,
+     .operations = 16}};
 
 }  // namespace
 
 void add_upsample_ops(OpTable& ops) {
-  for (const auto& [name, backward] :
-       {std::pair{
-            "aten.upsample_nearest1d", "aten.upsample_nearest1d_backward"},
-        std::pair{
-            "aten._upsample_nearest_exact1d",
-            "aten._upsample_nearest_exact1d_backward"}}) {
-    add_upsample(
-        ops,
-        {name,
-         backward,
-         1,
-         true,
-         1,
-         false,
-         {"(f32[4, 8, 8], [16])", "(f32[4, 8, 8], [12])"},
-         {"(f32[4, 8, 16], [16], [4, 8, 8])"}});
+  for (const UpsampleMode& mode : kModes) {
+    ops.push_back(upsample_op(mode, false));
+    ops.push_back(upsample_op(mode, true));
   }
-  for (const auto& [name, backward] :
-       {std::pair{
-            "aten.upsample_nearest2d", "aten.upsample_nearest2d_backward"},
-        std::pair{
-            "aten._upsample_nearest_exact2d",
-            "aten._upsample_nearest_exact2d_backward"}}) {
-    add_upsample(
-        ops,
-        {name,
-         backward,
-         2,
-         true,
-         1,
-         true,
-         {"(f32[4, 8, 4, 4], [8, 12])",
-          "(f32[4, 8, 4, 4], [8, 8], 2.0, 2.0)",
-          "(f32[4, 8, 4, 4], [7, 8])"},
-         {"(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4])"}});
-  }
-  for (const auto& [name, backward] :
-       {std::pair{
-            "aten.upsample_nearest3d", "aten.upsample_nearest3d_backward"},
-        std::pair{
-            "aten._upsample_nearest_exact3d",
-            "aten._upsample_nearest_exact3d_backward"}}) {
-    add_upsample(
-        ops,
-        {name,
-         backward,
-         3,
-         true,
-         1,
-         false,
-         {"(f32[2, 4, 4, 4, 4], [8, 8, 8])"},
-         {"(f32[2, 4, 8, 8, 8], [8, 8, 8], [2, 4, 4, 4, 4])"}});
-  }
-  add_upsample(
-      ops,
-      {"aten.upsample_linear1d",
-       "aten.upsample_linear1d_backward",
-       1,
-       false,
-       4,
-       false,
-       {"(f32[4, 8, 8], [16], false)"},
-       {"(f32[4, 8, 16], [16], [4, 8, 8], false)"}});
-  for (const auto& [name, backward, operations] :
-       {std::tuple{
-            "aten.upsample_bilinear2d",
-            "aten.upsample_bilinear2d_backward",
-            int64_t{8}},
-        std::tuple{
-            "aten._upsample_bilinear2d_aa",
-            "aten._upsample_bilinear2d_aa_backward",
-            int64_t{16}},
-        std::tuple{
-            "aten.upsample_bicubic2d",
-            "aten.upsample_bicubic2d_backward",
-            int64_t{32}},
-        std::tuple{
-            "aten._upsample_bicubic2d_aa",
-            "aten._upsample_bicubic2d_aa_backward",
-            int64_t{64}}}) {
-    add_upsample(
-        ops,
-        {name,
-         backward,
-         2,
-         false,
-         operations,
-         std::string_view(name) == "aten.upsample_bilinear2d",
-         {"(f32[4, 8, 4, 4], [8, 12], false)",
-          "(f32[4, 8, 4, 4], [8, 8], true)"},
-         {"(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4], false)"}});
-  }
-  add_upsample(
-      ops,
-      {"aten.upsample_trilinear3d",
-       "aten.upsample_trilinear3d_backward",
-       3,
-       false,
-       16,
-       false,
-       {"(f32[2, 4, 4, 4, 4], [8, 8, 8], false)"},
-       {"(f32[2, 4, 8, 8, 8], [8, 8, 8], [2, 4, 4, 4, 4], false)"}});
 }
 
 }  // namespace weft
