@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/iterator.h"
 
 #include <algorithm>
 #include <numeric>
@@ -100,8 +101,7 @@ TensorType like(const TensorType& model, DType dtype) {
   if (is_dense(model)) {
     return {dtype, model.sizes, model.strides};
   }
-  Dims strides = strides_in_order(model.sizes, stride_order(strides_of(model)));
-  return make_type(dtype, model.sizes, std::move(strides));
+  return iterated_type(dtype, {model});
 }
 
 TensorType like(const TensorType& model) { return like(model, model.dtype); }
