@@ -149,7 +149,12 @@ class Recorder : public StorageObserver,
       const OpInfo& info,
       const Node& node,
       c10::ArrayRef<c10::IValue> arguments);
+  // What the op table says of the results; none where it does not know, or
+  // where the operands do not fit.
+  std::vector<TensorType> types_by_entry(const OpInfo& info, const Node& node);
   [[noreturn]] void refuse(bool needs_values, std::string message);
+  // " in module blocks.0", or "" outside of one: for messages.
+  std::string in_module() const;
 
   // Small values that depend on no parameter and no batch are computed beside
   // the recording, so that code which reads them while the model is built
@@ -182,6 +187,8 @@ class Recorder : public StorageObserver,
   // not used again.
   std::vector<at::Tensor> kept_;
   std::unordered_map<int32_t, at::Tensor> known_;
+  // Layers repeat, and so do their calls.
+  std::unordered_map<std::string, std::vector<TensorType>> types_of_call_;
 
   bool forward_indexed_ = false;
   std::unordered_map<std::string, std::vector<NodeId>> forward_by_signature_;

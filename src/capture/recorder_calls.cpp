@@ -74,6 +74,52 @@ bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
   return found;
 }
 
+void append_bytes(std::string& key, const void* data, size_t size) {
+  key.append(static_cast<const char*>(data), size);
+}
+
+void append_arg(std::string& key, const Function& function, const Arg& arg) {
+  key.push_back(static_cast<char>(arg.data.index()));
+  if (const auto* id = std::get_if<ValueId>(&arg.data)) {
+    const TensorType& type = function[*id].type;
+    key.push_back(static_cast<char>(type.dtype));
+    for (const Dims* dims : {&type.sizes, &type.strides}) {
+      key.push_back(static_cast<char>(dims->size()));
+      append_bytes(key, dims->data(), dims->size() * sizeof(int64_t));
+    }
+  } else if (const auto* list = std::get_if<Arg::List>(&arg.data)) {
+    key.push_back(static_cast<char>(list->size()));
+    for (const Arg& item : *list) {
+      append_arg(key, function, item);
+    }
+  } else if (const auto* integer = std::get_if<int64_t>(&arg.data)) {
+    append_bytes(key, integer, sizeof(*integer));
+  } else if (const auto* number = std::get_if<double>(&arg.data)) {
+    append_bytes(key, number, sizeof(*number));
+  } else if (const auto* truth = std::get_if<bool>(&arg.data)) {
+    key.push_back(*truth ? 1 : 0);
+  } else if (const auto* dtype = std::get_if<DType>(&arg.data)) {
+    key.push_back(static_cast<char>(*dtype));
+  } else if (const auto* symbol = std::get_if<Symbol>(&arg.data)) {
+    key += symbol->text;
+  } else if (const auto* text = std::get_if<std::string>(&arg.data)) {
+    key += *text;
+  }
+}
+
+// Equal for calls whose results have equal types.
+std::string call_key(const Function& function, const Node& node) {
+  std::string key = node.op;
+  for (const Arg& arg : node.args) {
+    append_arg(key, function, arg);
+  }
+  for (const Option& option : node.options) {
+    key += option.name;
+    append_arg(key, function, option.value);
+  }
+  return key;
+}
+
 // Which results a backward op was asked for; empty when it has no such mask.
 std::vector<bool> output_mask(
     const c10::FunctionSchema& schema,
@@ -128,8 +174,7 @@ void Recorder::call(
           false,
           cat("[capture] ",
               info.name,
-              modules_.empty() ? "" : " in module ",
-              modules_.empty() ? "" : modules_.back(),
+              in_module(),
               ": the shape of its result depends on data, and a step that is "
               "planned ahead needs shapes that do not. Use a mask "
               "(torch.where, multiplication by 0/1) or a fixed size (topk, "
@@ -140,8 +185,7 @@ void Recorder::call(
         refuse(
             false,
             cat("[capture] indexing with a boolean mask",
-                modules_.empty() ? "" : " in module ",
-                modules_.empty() ? "" : modules_.back(),
+                in_module(),
                 ": the shape of x[mask] depends on data. Use "
                 "torch.where(mask, x, 0) and divide by mask.sum() where a "
                 "mean is wanted"));
@@ -149,6 +193,12 @@ void Recorder::call(
       call_compute(info, op, keys, stack);
       return;
   }
+}
+
+std::string Recorder::in_module() const {
+  return modules_.empty() || modules_.back().empty()
+      ? ""
+      : " in module " + modules_.back();
 }
 
 Arg Recorder::arg_of(const at::Tensor& tensor) {
@@ -318,14 +368,36 @@ void Recorder::call_mutation(
   }
 }
 
+std::vector<TensorType> Recorder::types_by_entry(
+    const OpInfo& info,
+    const Node& node) {
+  if (!info.def || !info.def->types) {
+    return {};
+  }
+  std::string key = call_key(now_.function, node);
+  const auto known = types_of_call_.find(key);
+  if (known != types_of_call_.end()) {
+    return known->second;
+  }
+  std::vector<TensorType> types;
+  try {
+    types = info.def->types(now_.function, node);
+    // That the operands fit each other is what the rule says; where they do
+    // not, PyTorch is asked, and has the words for it.
+    rule_of(now_.function, node);
+  } catch (const std::exception&) {
+    types.clear();
+  }
+  types_of_call_.emplace(std::move(key), types);
+  return types;
+}
+
 std::vector<c10::IValue> Recorder::infer(
     const OpInfo& info,
     const Node& node,
     c10::ArrayRef<c10::IValue> arguments) {
   const c10::FunctionSchema& schema = info.functional.schema();
-  const std::vector<TensorType> types = info.def && info.def->types
-      ? info.def->types(now_.function, node)
-      : std::vector<TensorType>{};
+  const std::vector<TensorType> types = types_by_entry(info, node);
   if (!types.empty()) {
     const std::vector<bool> mask = output_mask(schema, arguments);
     std::vector<at::Tensor> tensors;
@@ -432,8 +504,8 @@ void Recorder::call_value_read(
         true,
         cat("[capture] the model reads a value while it runs (",
             info.name,
-            modules_.empty() ? ")" : ") in module ",
-            modules_.empty() ? "" : modules_.back()));
+            ")",
+            in_module()));
   }
   op.redispatchBoxed(below(keys), stack);
   if (phase_ == Phase::Init) {
