@@ -74,10 +74,10 @@ class GlooWorld : public World {
         timeout_(std::chrono::seconds(rendezvous.timeout_seconds)) {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(rendezvous.port);
-    options.isServer = rendezvous.rank == 0;
+    options.isServer = rendezvous.rank == 0 && !rendezvous.has_agent;
     options.numWorkers = static_cast<size_t>(rendezvous.size);
     options.timeout = timeout_;
-    if (rendezvous.rank == 0 && rendezvous.listen_fd >= 0) {
+    if (options.isServer && rendezvous.listen_fd >= 0) {
       options.masterListenFd = rendezvous.listen_fd;
     }
     store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);

@@ -105,6 +105,8 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   if (std::getenv(kListenFd) != nullptr) {
     rendezvous.listen_fd = static_cast<int>(integer(kListenFd));
   }
+  const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  rendezvous.has_agent = agent != nullptr && std::string(agent) == "True";
   WEFT_CHECK_USER(
       rendezvous.rank < rendezvous.size,
       "RANK is ",

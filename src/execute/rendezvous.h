@@ -18,6 +18,8 @@ struct Rendezvous {
   // A listening socket of that port which rank 0 takes over, or -1: it listens
   // by itself.
   int listen_fd = -1;
+  // torchrun's agent listens there, and no rank does.
+  bool has_agent = false;
   int64_t timeout_seconds = 300;
 };
 
