@@ -38,8 +38,10 @@ class Application {
   void run() {
     resolve_stand_ins();
     remember_releases();
+    const Reads before = find_reads(edit_.removed);
     rewrite_nodes();
-    find_last_reads();
+    reads_ = find_reads(std::vector<bool>(function_.nodes.size()));
+    find_new_reads(before);
     place_storages();
     release_storages();
     renumber(function_);
@@ -51,6 +53,13 @@ class Application {
     int64_t at = kNever;
     ValueId value = ValueId::None;
     size_t order = 0;
+  };
+
+  // By value: the last node that reads it, and the same with kNever for an
+  // output.
+  struct Reads {
+    std::vector<int64_t> by_node;
+    std::vector<int64_t> by_any;
   };
 
   size_t count() const { return function_.values.size(); }
@@ -105,13 +114,17 @@ class Application {
     std::vector<Node> kept;
     for (size_t i = 0; i < function_.nodes.size(); ++i) {
       Node& node = function_.nodes[i];
-      if (node.overwrites != ValueId::None) {
-        node.overwrites = new_name_of(node.overwrites, latest);
+      const ValueId old = node.overwrites;
+      if (old != ValueId::None) {
+        node.overwrites = new_name_of(old, latest);
       }
       std::for_each(node.results.begin(), node.results.end(), see);
       if (!edit_.removed[i]) {
         replace_operands(node, stand_in_);
         node.releases.clear();
+        is_moved_.push_back(
+            node.overwrites != ValueId::None &&
+            old_storage_[index(node.overwrites)] != old_storage_[index(old)]);
         kept.push_back(std::move(node));
       }
     }
@@ -130,34 +143,52 @@ class Application {
                              : other;
   }
 
-  void find_last_reads() {
-    last_read_.assign(count(), kBefore);
+  // In positions that count the nodes that stay.
+  Reads find_reads(const std::vector<bool>& removed) const {
+    Reads reads;
+    reads.by_node.assign(count(), kBefore);
+    int64_t position = kBefore;
     for (size_t i = 0; i < function_.nodes.size(); ++i) {
+      position += removed[i] ? 0 : 1;
       for_each_operand(function_.nodes[i], [&](ValueId id) {
-        last_read_[index(id)] = static_cast<int64_t>(i);
+        reads.by_node[index(id)] = position;
       });
     }
-    is_output_.assign(count(), false);
+    reads.by_any = reads.by_node;
     for (const Output& output : function_.outputs) {
-      is_output_[index(output.value)] = true;
+      reads.by_any[index(output.value)] = kNever;
+    }
+    return reads;
+  }
+
+  void find_new_reads(const Reads& before) {
+    new_read_.assign(count(), kBefore);
+    for (size_t i = 0; i < count(); ++i) {
+      if (reads_.by_any[i] > before.by_any[i]) {
+        new_read_[i] = reads_.by_any[i];
+      }
     }
   }
 
-  // The storages as they are now, each with its last use, in the same walk that
-  // finds whether an overwritten storage was free for it.
+  // The storages as they are now, in the same walk that finds whether an
+  // overwritten storage is free. Where the edit changed nothing, the recorded
+  // run knew: what it read after an in-place op lay in another part of the
+  // storage.
   void place_storages() {
     storage_.assign(count(), ValueId::None);
     last_use_.assign(count(), kBefore);
-    std::vector<bool> holds_output(count(), false);
+    std::vector<int64_t> last_read(count(), kBefore);
+    std::vector<int64_t> last_new_read(count(), kBefore);
+    const auto raise = [](int64_t& last, int64_t at) {
+      last = std::max(last, at);
+    };
     const auto place = [&](ValueId id, ValueId beside, int64_t at) {
       const ValueId storage =
           beside == ValueId::None ? id : storage_[index(beside)];
       storage_[index(id)] = storage;
-      int64_t& last = last_use_[index(storage)];
-      last = std::max({last, at, last_read_[index(id)]});
-      if (is_output_[index(id)]) {
-        holds_output[index(storage)] = true;
-      }
+      raise(last_use_[index(storage)], std::max(at, reads_.by_node[index(id)]));
+      raise(last_read[index(storage)], reads_.by_any[index(id)]);
+      raise(last_new_read[index(storage)], new_read_[index(id)]);
     };
     for (const Input& input : function_.inputs) {
       place(input.value, ValueId::None, kBefore);
@@ -167,7 +198,8 @@ class Application {
       const auto at = static_cast<int64_t>(i);
       if (node.overwrites != ValueId::None) {
         const size_t storage = index(storage_[index(node.overwrites)]);
-        if (last_use_[storage] > at || holds_output[storage]) {
+        const auto& last = is_moved_[i] ? last_read : last_new_read;
+        if (last[storage] > at) {
           node.overwrites = ValueId::None;
         }
       }
@@ -232,8 +264,11 @@ class Application {
   // By the first value of the old storage.
   std::vector<Release> releases_;
   size_t release_count_ = 0;
-  std::vector<int64_t> last_read_;
-  std::vector<bool> is_output_;
+  Reads reads_;
+  // reads_.by_any where the edit made it later, else kBefore.
+  std::vector<int64_t> new_read_;
+  // By node that stays: it takes over another storage than it did.
+  std::vector<bool> is_moved_;
   // The storages now; None for values that are gone.
   std::vector<ValueId> storage_;
   // By the first value of the storage.
