@@ -165,12 +165,20 @@ int64_t convolution_backward_scratch(
     const bool joined = c.groups() > 1 && flag_at(node, 10, 0);
     return copies + (joined ? dense_bytes(c.input) : columns(c));
   }
-  if (is_pointwise(c)) {
-    return copies;
-  }
   const bool for_input = flag_at(node, 10, 0);
   const bool for_weight = flag_at(node, 10, 1);
   const int64_t weight_result = for_weight ? dense_bytes(c.weight) : 0;
+  if (is_pointwise(c)) {
+    // Of volumes, the input's gradient is written twice, before the others.
+    const bool twice = for_input && c.spatial_dims() == 3;
+    const int64_t bias_result = flag_at(node, 10, 2)
+        ? c.weight.sizes[0] * element_bytes(c.weight.dtype)
+        : 0;
+    return copies +
+           (twice ? std::max<int64_t>(
+                        0, dense_bytes(c.input) - weight_result - bias_result)
+                  : 0);
+  }
   const int64_t weight = blocked_weight(c);
   if (c.uses_channels_last()) {
     return copies +
