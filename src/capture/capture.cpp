@@ -95,6 +95,22 @@ void Capture::begin_backward() {
   recorder_->set_phase(Phase::Backward);
 }
 
+void Capture::replace_buffer(
+    const std::string& name,
+    const at::Tensor& now) {
+  for (Held& buffer : buffers_) {
+    for (const std::string& one : buffer.names) {
+      if (one == name) {
+        buffer.tensor = now;
+        return;
+      }
+    }
+  }
+  throw UserError(
+      cat("[capture] the step changes a buffer that the model does not have: ",
+          name));
+}
+
 Graph Capture::finish(
     const at::Tensor& loss,
     const std::optional<OptimizerDescription>& optimizer,

@@ -45,6 +45,10 @@ class Capture {
       const std::vector<NamedTensor>& batch);
   void begin_backward();
 
+  // The buffer holds `now` after the step: for a step that is functional, where
+  // nothing writes into the buffer itself.
+  void replace_buffer(const std::string& name, const at::Tensor& now);
+
   // Call once, with the recording off. `modules` in the order of the model.
   // Throws UserError when `loss` is not a scalar that the step computed, or
   // the optimizer is not supported.

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/capture_export.h"
 
-#include <ATen/ops/copy.h>
-#include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/utils/generated_serialization_types.h>
-
-#include <map>
-
 #include "aten/types.h"
 #include "base/error.h"
 #include "capture/capture.h"
 #include "capture/export_archive.h"
 #include "capture/export_interpreter.h"
 #include "capture/hollow.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/utils/generated_serialization_types.h>
+
+#include <map>
 
 namespace weft {
 namespace {
@@ -136,8 +135,7 @@ void Inputs::add(const schema::InputSpec& spec) {
     }
     case Tag::BUFFER: {
       const std::string& name = spec.get_buffer().get_buffer_name();
-      all.push_back(
-          make_weight(spec.get_buffer().get_arg().get_name(), name));
+      all.push_back(make_weight(spec.get_buffer().get_arg().get_name(), name));
       buffers.push_back({name, all.back()});
       return;
     }
@@ -163,24 +161,11 @@ void Inputs::add(const schema::InputSpec& spec) {
   }
 }
 
-const at::Tensor& find(
-    const std::vector<NamedTensor>& tensors, const std::string& name) {
-  for (const NamedTensor& one : tensors) {
-    if (one.name == name) {
-      return one.tensor;
-    }
-  }
-  throw UserError(
-      cat("[capture] damaged program: it changes the buffer ",
-          name,
-          ", which it does not have"));
-}
-
 // What to do with each output of the forward graph; gives the loss.
 at::Tensor take_outputs(
     const schema::GraphModule& module,
     const std::vector<at::Tensor>& outputs,
-    const Inputs& inputs) {
+    Capture& capture) {
   using Tag = schema::OutputSpec::Tag;
   const auto& specs = module.get_signature().get_output_specs();
   WEFT_CHECK_USER(
@@ -205,14 +190,10 @@ at::Tensor take_outputs(
         }
         returned.push_back(outputs[i]);
         break;
-      case Tag::BUFFER_MUTATION: {
-        // The program is functional where the model's code was not.
-        const c10::AutoGradMode no_grad(false);
-        at::Tensor buffer = find(
-            inputs.buffers, specs[i].get_buffer_mutation().get_buffer_name());
-        buffer.copy_(outputs[i]);
+      case Tag::BUFFER_MUTATION:
+        capture.replace_buffer(
+            specs[i].get_buffer_mutation().get_buffer_name(), outputs[i]);
         break;
-      }
       case Tag::USER_INPUT_MUTATION:
         break;  // Nothing reads the batch after the step.
       case Tag::PARAMETER_MUTATION:
@@ -254,6 +235,16 @@ void check_loss(const at::Tensor& loss) {
       "parameters?");
 }
 
+void run_backward(const at::Tensor& loss) {
+  try {
+    torch::autograd::backward({loss}, {});
+  } catch (const c10::Error& error) {
+    throw UserError(
+        cat("[capture] the backward pass of the exported model failed: ",
+            error.what_without_backtrace()));
+  }
+}
+
 }  // namespace
 
 Graph capture_export(
@@ -270,10 +261,10 @@ Graph capture_export(
     const auto recording = capture.record_step();
     const c10::AutoGradMode with_grad(true);
     loss = take_outputs(
-        module, interpreter.run(module.get_graph(), inputs.all), inputs);
+        module, interpreter.run(module.get_graph(), inputs.all), capture);
     check_loss(loss);
     capture.begin_backward();
-    torch::autograd::backward({loss}, {});
+    run_backward(loss);
   }
   return capture.finish(loss, optimizer, interpreter.modules());
 }

@@ -10,11 +10,11 @@
 // have. Weights are not read.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "capture/optimizer.h"
 #include "graph/graph.h"
+
+#include <optional>
+#include <string>
 
 namespace weft {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/export_archive.h"
 
-#include <ATen/ops/from_blob.h>
-#include <caffe2/serialize/inline_container.h>
-#include <torch/csrc/utils/generated_serialization_types.h>
-
-#include <cstring>
-#include <fstream>
-
 #include "aten/types.h"
 #include "base/error.h"
+
+#include <ATen/ops/from_blob.h>
+#include <torch/csrc/utils/generated_serialization_types.h>
+
+#include <caffe2/serialize/inline_container.h>
+#include <cstring>
+#include <fstream>
 
 namespace weft {
 namespace {
@@ -59,8 +59,7 @@ void check_is_zip(const std::string& path) {
 
 // "models/NAME.json" of the archive's one model; "" when there is none.
 std::string find_model(
-    caffe2::serialize::PyTorchStreamReader& reader,
-    const std::string& path) {
+    caffe2::serialize::PyTorchStreamReader& reader, const std::string& path) {
   std::vector<std::string> models;
   for (const std::string& record : reader.getAllRecords()) {
     if (record.starts_with("models/") && record.ends_with(".json")) {
@@ -77,8 +76,7 @@ std::string find_model(
 }
 
 void check_schema_version(
-    const nlohmann::json& program,
-    const std::string& path) {
+    const nlohmann::json& program, const std::string& path) {
   const auto version = program.find("schema_version");
   WEFT_CHECK_USER(
       version != program.end() && version->contains("major"),

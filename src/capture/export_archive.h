@@ -2,13 +2,13 @@
 // A .pt2 file: what torch.export.save wrote, read without Python.
 #pragma once
 
+#include "graph/tensor_type.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "graph/tensor_type.h"
 
 namespace caffe2::serialize {
 class PyTorchStreamReader;
@@ -64,7 +64,8 @@ at::ScalarType exported_scalar_type(int64_t serialized);
 
 // The paths of the leaves of a tree of arguments, in order ("0", "1.mask"),
 // from its description in the file: a tuple of positional arguments and a dict
-// of keywords for inputs, anything for outputs.
+// of keywords for inputs, anything for outputs. Empty for a description that is
+// not one.
 std::vector<std::string> input_paths(const std::string& tree);
 std::vector<std::string> output_paths(const std::string& tree);
 

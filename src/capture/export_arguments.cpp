@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/export_arguments.h"
 
+#include "base/error.h"
+#include "capture/export_archive.h"
+#include "capture/recorder.h"
+
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/utils/generated_serialization_types.h>
-
-#include "base/error.h"
-#include "capture/export_archive.h"
-#include "capture/recorder.h"
 
 namespace weft {
 namespace {
@@ -163,6 +163,8 @@ c10::IValue dispatcher_value(
   const c10::Type& type = without_optional(*declared.type());
   switch (argument.tag()) {
     case Tag::AS_NONE:
+      // Throws when the kind is one that this schema does not have.
+      (void)argument.get_as_none();
       return {};
     case Tag::AS_TENSOR:
       return tensor_of(argument.get_as_tensor().get_name());

@@ -22,7 +22,8 @@ using TensorOf = std::function<at::Tensor(const std::string& name)>;
 // decides between an integer and a float, a number and a tensor that stands for
 // one. Devices become the CPU: where a step runs is the plan's matter. Symbolic
 // numbers are looked up in `graph`. Throws UserError for what has no place in a
-// call of the dispatcher.
+// call of the dispatcher, std::bad_variant_access for a kind that the schema of
+// this PyTorch does not have.
 c10::IValue dispatcher_value(
     const torch::_export::Argument& argument,
     const c10::Argument& declared,
@@ -31,7 +32,6 @@ c10::IValue dispatcher_value(
 
 // The names of the tensors in an argument or a result, in order; "" in the
 // place of what is no tensor.
-std::vector<std::string> tensor_names(
-    const torch::_export::Argument& argument);
+std::vector<std::string> tensor_names(const torch::_export::Argument& argument);
 
 }  // namespace weft

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/export_interpreter.h"
 
+#include "base/error.h"
+#include "base/text.h"
+#include "capture/arguments.h"
+#include "capture/export_arguments.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/utils/generated_serialization_types.h>
 
 #include <optional>
-
-#include "base/error.h"
-#include "base/text.h"
-#include "capture/arguments.h"
-#include "capture/export_arguments.h"
+#include <variant>
 
 namespace weft {
 namespace {
@@ -180,6 +181,14 @@ std::vector<at::Tensor> ExportInterpreter::call(
     const schema::Graph& graph,
     const Tensors& tensors) {
   const std::string path = enter_module(node);
+  const auto where = [&] {
+    return cat(
+        "(node ",
+        node_name(node),
+        path.empty() ? "" : " in module ",
+        path,
+        ")");
+  };
   try {
     const bool is_region = node.get_target().starts_with(kRegions);
     std::vector<at::Tensor> results = is_region
@@ -191,12 +200,17 @@ std::vector<at::Tensor> ExportInterpreter::call(
     throw UserError(
         cat("[capture] ",
             node.get_target(),
-            " failed (node ",
-            node_name(node),
-            path.empty() ? "" : " in module ",
-            path,
-            "): ",
+            " failed ",
+            where(),
+            ": ",
             error.what_without_backtrace()));
+  } catch (const std::bad_variant_access&) {
+    // A kind that a newer schema added.
+    throw UserError(
+        cat("[capture] not supported: an argument of ",
+            node.get_target(),
+            " of a kind that PyTorch 2.13 does not know ",
+            where()));
   }
 }
 
@@ -234,9 +248,8 @@ std::vector<at::Tensor> ExportInterpreter::call_operator(
       results.emplace_back();
       continue;
     }
-    for_each_tensor(value, [&](const at::Tensor& tensor) {
-      results.push_back(tensor);
-    });
+    for_each_tensor(
+        value, [&](const at::Tensor& tensor) { results.push_back(tensor); });
   }
   return results;
 }

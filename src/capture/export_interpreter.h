@@ -3,15 +3,15 @@
 // autograd on, as if the model's own code ran.
 #pragma once
 
+#include "capture/recorder.h"
+#include "graph/graph.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
-
-#include "capture/recorder.h"
-#include "graph/graph.h"
 
 namespace torch::_export {
 class Graph;

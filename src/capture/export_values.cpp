@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The small words of an exported program: sizes, types, trees of arguments.
-#include <torch/csrc/utils/generated_serialization_types.h>
-
 #include "aten/types.h"
 #include "base/error.h"
 #include "capture/export_archive.h"
+
+#include <torch/csrc/utils/generated_serialization_types.h>
+
+#include <algorithm>
 
 namespace weft {
 namespace {
@@ -27,8 +29,7 @@ std::vector<std::string> child_names(const Json& node, size_t count) {
         context.get<std::string>(), nullptr, /*allow_exceptions=*/false);
     if (keys.is_array() && keys.size() == count) {
       for (const Json& key : keys) {
-        names.push_back(
-            key.is_string() ? key.get<std::string>() : key.dump());
+        names.push_back(key.is_string() ? key.get<std::string>() : key.dump());
       }
       return names;
     }
@@ -54,9 +55,20 @@ void add_leaves(
   }
 }
 
-// [version, root].
+// The text is [version, root]; null when it is not.
 Json root_of(const std::string& tree) {
-  return Json::parse(tree).at(1);
+  const Json parsed = Json::parse(tree, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_array() && parsed.size() == 2 ? parsed[1] : Json();
+}
+
+bool is_tree(const Json& node) {
+  if (!node.is_object() || !node.contains("type") ||
+      !node.contains("context") || !node.contains("children_spec")) {
+    return false;
+  }
+  const Json& children = node["children_spec"];
+  return children.is_array() &&
+         std::all_of(children.begin(), children.end(), is_tree);
 }
 
 }  // namespace
@@ -69,7 +81,8 @@ int64_t size_of(const schema::SymInt& size) {
   const auto& hint = expression.get_hint();
   WEFT_CHECK_USER(
       hint && hint->tag() == schema::SymExprHint::Tag::AS_INT,
-      "[capture] a size depends on data, and a step that is planned ahead needs "
+      "[capture] a size depends on data, and a step that is planned ahead "
+      "needs "
       "sizes that do not: ",
       expression.get_expr_str());
   return hint->get_as_int();
@@ -137,17 +150,22 @@ TensorType type_of(const schema::TensorMeta& meta) {
 }
 
 std::vector<std::string> input_paths(const std::string& tree) {
-  const Json root = root_of(tree);
   std::vector<std::string> leaves;
-  for (const Json& half : root.at("children_spec")) {
-    add_leaves(half, "", leaves);
+  const Json root = root_of(tree);
+  if (is_tree(root)) {
+    for (const Json& half : root.at("children_spec")) {
+      add_leaves(half, "", leaves);
+    }
   }
   return leaves;
 }
 
 std::vector<std::string> output_paths(const std::string& tree) {
   std::vector<std::string> leaves;
-  add_leaves(root_of(tree), "", leaves);
+  const Json root = root_of(tree);
+  if (is_tree(root)) {
+    add_leaves(root, "", leaves);
+  }
   return leaves;
 }
 

@@ -99,6 +99,7 @@ void set_up(CLI::App& app) {
   app.require_subcommand(0, 1);
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.footer(kExamples);
+  add_capture_command(app);
   add_profile_command(app);
   add_simulate_command(app);
   add_run_command(app);

@@ -4,12 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "capture/capture_export.h"
 
 namespace weft {
 namespace {
@@ -107,6 +109,23 @@ LoadedModel load_python(
   return loaded;
 }
 
+LoadedModel load_export(
+    const std::string& model,
+    const ModelOptions& options) {
+  WEFT_CHECK_USER(
+      !options.batch_size && options.set.empty(),
+      model,
+      ": a .pt2 file has its sizes written in; --batch-size and --set are for "
+      "FILE.py:FUNCTION");
+  const auto start = std::chrono::steady_clock::now();
+  LoadedModel loaded;
+  loaded.graph = capture_export(model);
+  loaded.capture_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return loaded;
+}
+
 LoadedModel load_text(const std::string& model) {
   LoadedModel loaded;
   loaded.graph = parse_graph(read_file(model), model);
@@ -124,6 +143,9 @@ LoadedModel load_model(const std::string& model, const ModelOptions& options) {
         ": a .graph file has its sizes written in; --batch-size and --set are "
         "for FILE.py:FUNCTION");
     return load_text(model);
+  }
+  if (model.ends_with(".pt2")) {
+    return load_export(model, options);
   }
   WEFT_CHECK_USER(
       model.find(".py") != std::string::npos,
