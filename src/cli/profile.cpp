@@ -4,13 +4,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/terminal.h"
 #include "profile/profile_print.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +24,7 @@ struct ProfileFlags {
   std::vector<std::string> compared;
   bool json = false;
   bool ascii = false;
-  ProfileBy by = ProfileBy::Module;
+  std::string by = "module";
   int depth = ProfileView{}.depth;
 };
 
@@ -49,6 +48,18 @@ ModelOptions model_options(const ProfileFlags& flags) {
         setting.substr(0, equals), setting.substr(equals + 1));
   }
   return options;
+}
+
+ProfileBy parse_by(const std::string& word) {
+  if (word == "module") {
+    return ProfileBy::Module;
+  }
+  if (word == "op") {
+    return ProfileBy::Op;
+  }
+  WEFT_CHECK_USER(
+      word == "phase", "--by takes module, op or phase, found: ", word);
+  return ProfileBy::Phase;
 }
 
 std::vector<Subject> subjects(const ProfileFlags& flags) {
@@ -106,25 +117,27 @@ Profile profile_of(const Subject& subject) {
 }
 
 void run(const ProfileFlags& flags) {
+  const ProfileBy by = parse_by(flags.by);
   const std::vector<Subject> all = subjects(flags);
   std::vector<Profile> profiles;
   for (const Subject& subject : all) {
     profiles.push_back(profile_of(subject));
   }
   const TextStyle style = stdout_style(flags.ascii);
+  std::string out;
   if (flags.json) {
     nlohmann::json made = nlohmann::json::array();
     for (const Profile& each : profiles) {
       made.push_back(to_json(each));
     }
-    std::cout << (made.size() == 1 ? made[0] : made).dump(2) << "\n";
+    out = (made.size() == 1 ? made[0] : made).dump(2) + "\n";
   } else if (profiles.size() == 2) {
-    std::cout << print_comparison(
+    out = print_comparison(
         all[0].name, profiles[0], all[1].name, profiles[1], style);
   } else {
-    std::cout << print(
-        profiles[0], {.by = flags.by, .depth = flags.depth, .style = style});
+    out = print(profiles[0], {.by = by, .depth = flags.depth, .style = style});
   }
+  write_output("-", out);
 }
 
 }  // namespace
@@ -132,42 +145,49 @@ void run(const ProfileFlags& flags) {
 void add_profile_command(CLI::App& app) {
   const auto flags = std::make_shared<ProfileFlags>();
   CLI::App* command = app.add_subcommand(
-      "profile",
-      "Count what one step costs: parameters, flops, bytes, peak memory, "
-      "equal layers. Nothing is run.");
-  command->add_option(
-      "model", flags->model, "FILE.py:FUNCTION, FILE.pt2 or FILE.graph");
+      "profile", "Count what one step costs, running nothing");
+  command->group(kStepGroup);
+  command
+      ->add_option(
+          "MODEL", flags->model, "FILE.py:FUNCTION, FILE.pt2 or FILE.graph")
+      ->type_name("");
   command
       ->add_option(
           "--batch-size",
           flags->batch_sizes,
-          "The batch that FUNCTION is asked for; two, as 8,16, with --compare")
+          "The batch that FUNCTION is asked for; with --compare, two: 8,16")
+      ->type_name("N")
       ->delimiter(',')
       ->expected(1)
+      ->take_all()
       ->check(CLI::PositiveNumber);
   command
-      ->add_option(
-          "--set", flags->settings, "key=value, an argument of FUNCTION")
+      ->add_option("--set", flags->settings, "An argument of FUNCTION; repeat")
+      ->type_name("KEY=VALUE")
       ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--python", flags->python, "The interpreter for FILE.py");
+      ->take_all();
+  command->add_option("--python", flags->python, "The interpreter for FILE.py")
+      ->type_name("PROGRAM");
+  command->add_option("--by", flags->by, "The table: module, op or phase")
+      ->type_name("WHAT");
+  command->add_option("--depth", flags->depth, "Levels of modules in the table")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   command
       ->add_option(
           "--compare",
           flags->compared,
-          "Two models side by side; or one, with two batch sizes")
+          "Two models side by side; or one, at two batch sizes")
+      ->type_name("A B")
       ->expected(1, 2);
-  const std::map<std::string, ProfileBy> kinds = {
-      {"module", ProfileBy::Module},
-      {"op", ProfileBy::Op},
-      {"phase", ProfileBy::Phase},
-  };
-  command->add_option("--by", flags->by, "The table: module, op or phase")
-      ->transform(CLI::CheckedTransformer(kinds));
-  command->add_option("--depth", flags->depth, "Levels of modules in the table")
-      ->check(CLI::NonNegativeNumber);
-  command->add_flag("--json", flags->json, "Write JSON (see docs/profile.md)");
-  command->add_flag("--ascii", flags->ascii, "Draw bars with plain letters");
+  command->add_flag("--json", flags->json, "JSON, as docs/profile.md has it");
+  command->add_flag("--ascii", flags->ascii, "Bars of plain letters");
+  command->footer(R"(Examples:
+  weft profile gpt.py:gpt2_xl
+  weft profile gpt.py:gpt2_xl --batch-size 4 --by op
+  weft profile gpt.py:gpt2_small --set layers=24 --depth 3
+  weft profile --compare gpt.py:gpt2_xl --batch-size 8,16
+  weft profile --compare before.graph after.graph)");
   command->callback([flags] { run(*flags); });
 }
 

@@ -73,7 +73,8 @@ class Accountant {
     std::unordered_map<std::string_view, ValueId> kept;
     for (const Input& input : function_.inputs) {
       make(input.value, NodeId::None, kind_of(input.kind));
-      if (!input.keys.empty() && input.kind != InputKind::Batch) {
+      // Keys of parameters, buffers and states differ; others may repeat them.
+      if (!input.keys.empty() && kind_of(input.kind) != StorageKind::Input) {
         kept.emplace(input.keys.front(), input.value);
       }
     }
