@@ -122,9 +122,7 @@ class Application {
       if (!edit_.removed[i]) {
         replace_operands(node, stand_in_);
         node.releases.clear();
-        is_moved_.push_back(
-            node.overwrites != ValueId::None &&
-            old_storage_[index(node.overwrites)] != old_storage_[index(old)]);
+        overwritten_.push_back(old);
         kept.push_back(std::move(node));
       }
     }
@@ -173,7 +171,8 @@ class Application {
   // The storages as they are now, in the same walk that finds whether an
   // overwritten storage is free. Where the edit changed nothing, the recorded
   // run knew: what it read after an in-place op lay in another part of the
-  // storage.
+  // storage. So only new reads count, and old ones of values and nodes that
+  // came from another storage.
   void place_storages() {
     storage_.assign(count(), ValueId::None);
     last_use_.assign(count(), kBefore);
@@ -183,12 +182,13 @@ class Application {
       last = std::max(last, at);
     };
     const auto place = [&](ValueId id, ValueId beside, int64_t at) {
-      const ValueId storage =
-          beside == ValueId::None ? id : storage_[index(beside)];
-      storage_[index(id)] = storage;
-      raise(last_use_[index(storage)], std::max(at, reads_.by_node[index(id)]));
-      raise(last_read[index(storage)], reads_.by_any[index(id)]);
-      raise(last_new_read[index(storage)], new_read_[index(id)]);
+      const ValueId to = beside == ValueId::None ? id : storage_[index(beside)];
+      storage_[index(id)] = to;
+      raise(last_use_[index(to)], std::max(at, reads_.by_node[index(id)]));
+      raise(last_read[index(to)], reads_.by_any[index(id)]);
+      raise(
+          last_new_read[index(to)],
+          was_in(to, id) ? new_read_[index(id)] : reads_.by_any[index(id)]);
     };
     for (const Input& input : function_.inputs) {
       place(input.value, ValueId::None, kBefore);
@@ -197,9 +197,10 @@ class Application {
       Node& node = function_.nodes[i];
       const auto at = static_cast<int64_t>(i);
       if (node.overwrites != ValueId::None) {
-        const size_t storage = index(storage_[index(node.overwrites)]);
-        const auto& last = is_moved_[i] ? last_read : last_new_read;
-        if (last[storage] > at) {
+        const ValueId to = storage_[index(node.overwrites)];
+        const auto& last =
+            was_in(to, overwritten_[i]) ? last_new_read : last_read;
+        if (last[index(to)] > at) {
           node.overwrites = ValueId::None;
         }
       }
@@ -207,6 +208,10 @@ class Application {
         place(node.results[result], lies_with(node, result), at);
       }
     }
+  }
+
+  bool was_in(ValueId storage, ValueId id) const {
+    return old_storage_[index(storage)] == old_storage_[index(id)];
   }
 
   // A storage lives as long as all that its values stand for.
@@ -267,8 +272,8 @@ class Application {
   Reads reads_;
   // reads_.by_any where the edit made it later, else kBefore.
   std::vector<int64_t> new_read_;
-  // By node that stays: it takes over another storage than it did.
-  std::vector<bool> is_moved_;
+  // By node that stays: what it overwrote.
+  std::vector<ValueId> overwritten_;
   // The storages now; None for values that are gone.
   std::vector<ValueId> storage_;
   // By the first value of the storage.
