@@ -10,12 +10,11 @@
 
 #include "base/error.h"
 #include "capture/arguments.h"
+#include "capture/call_stack.h"
 #include "aten/types.h"
 
 namespace weft {
 namespace {
-
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 thread_local std::shared_ptr<Recorder> active;
 
@@ -24,10 +23,8 @@ void intercept(
     c10::DispatchKeySet keys,
     torch::jit::Stack* stack) {
   if (!active) {
-    const c10::impl::ExcludeDispatchKeyGuard below(kKey);
-    op.redispatchBoxed(
-        keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey),
-        stack);
+    const c10::impl::ExcludeDispatchKeyGuard guard(kRecordingKey);
+    op.redispatchBoxed(below(keys), stack);
     return;
   }
   active->call(op, keys, stack);
@@ -40,7 +37,7 @@ void install_interceptor() {
     auto* made = new torch::Library(
         torch::Library::IMPL,
         "_",
-        kKey,
+        kRecordingKey,
         __FILE__,
         static_cast<uint32_t>(__LINE__));
     made->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
@@ -55,21 +52,21 @@ Recording::Recording(std::shared_ptr<Recorder> recorder)
     : before_(std::move(active)) {
   install_interceptor();
   active = std::move(recorder);
-  c10::impl::tls_set_dispatch_key_included(kKey, true);
+  c10::impl::tls_set_dispatch_key_included(kRecordingKey, true);
 }
 
 Recording::~Recording() {
   active = std::move(before_);
-  c10::impl::tls_set_dispatch_key_included(kKey, active != nullptr);
+  c10::impl::tls_set_dispatch_key_included(kRecordingKey, active != nullptr);
 }
 
 RecordingPause::RecordingPause()
-    : was_on_(c10::impl::tls_is_dispatch_key_included(kKey)) {
-  c10::impl::tls_set_dispatch_key_included(kKey, false);
+    : was_on_(c10::impl::tls_is_dispatch_key_included(kRecordingKey)) {
+  c10::impl::tls_set_dispatch_key_included(kRecordingKey, false);
 }
 
 RecordingPause::~RecordingPause() {
-  c10::impl::tls_set_dispatch_key_included(kKey, was_on_);
+  c10::impl::tls_set_dispatch_key_included(kRecordingKey, was_on_);
 }
 
 Recorder::Recorder(RecordMode mode)

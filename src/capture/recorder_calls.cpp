@@ -6,47 +6,12 @@
 
 #include "base/error.h"
 #include "capture/arguments.h"
+#include "capture/call_stack.h"
 #include "aten/types.h"
 #include "capture/recorder.h"
 
 namespace weft {
 namespace {
-
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
-// Known values are kept up to this many elements.
-constexpr int64_t kKnownElements = 4096;
-
-using Arguments = std::vector<c10::IValue>;
-
-Arguments arguments_of(
-    const c10::OperatorHandle& op,
-    const torch::jit::Stack& stack) {
-  const size_t count = op.schema().arguments().size();
-  return {stack.end() - static_cast<ptrdiff_t>(count), stack.end()};
-}
-
-c10::DispatchKeySet below(c10::DispatchKeySet keys) {
-  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
-}
-
-void replace_arguments(
-    const c10::OperatorHandle& op,
-    torch::jit::Stack* stack,
-    std::vector<c10::IValue> results) {
-  torch::jit::drop(*stack, op.schema().arguments().size());
-  for (c10::IValue& result : results) {
-    stack->push_back(std::move(result));
-  }
-}
-
-std::vector<at::Tensor> tensors_in(c10::ArrayRef<c10::IValue> values) {
-  std::vector<at::Tensor> tensors;
-  for (const c10::IValue& value : values) {
-    for_each_tensor(
-        value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
-  }
-  return tensors;
-}
 
 TensorType type_or_none(const at::Tensor& tensor) {
   // A result that was not asked for (a gradient masked out) keeps its place.
@@ -74,70 +39,6 @@ bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
   return found;
 }
 
-void append_bytes(std::string& key, const void* data, size_t size) {
-  key.append(static_cast<const char*>(data), size);
-}
-
-void append_arg(std::string& key, const Function& function, const Arg& arg) {
-  key.push_back(static_cast<char>(arg.data.index()));
-  if (const auto* id = std::get_if<ValueId>(&arg.data)) {
-    const TensorType& type = function[*id].type;
-    key.push_back(static_cast<char>(type.dtype));
-    for (const Dims* dims : {&type.sizes, &type.strides}) {
-      key.push_back(static_cast<char>(dims->size()));
-      append_bytes(key, dims->data(), dims->size() * sizeof(int64_t));
-    }
-  } else if (const auto* list = std::get_if<Arg::List>(&arg.data)) {
-    key.push_back(static_cast<char>(list->size()));
-    for (const Arg& item : *list) {
-      append_arg(key, function, item);
-    }
-  } else if (const auto* integer = std::get_if<int64_t>(&arg.data)) {
-    append_bytes(key, integer, sizeof(*integer));
-  } else if (const auto* number = std::get_if<double>(&arg.data)) {
-    append_bytes(key, number, sizeof(*number));
-  } else if (const auto* truth = std::get_if<bool>(&arg.data)) {
-    key.push_back(*truth ? 1 : 0);
-  } else if (const auto* dtype = std::get_if<DType>(&arg.data)) {
-    key.push_back(static_cast<char>(*dtype));
-  } else if (const auto* symbol = std::get_if<Symbol>(&arg.data)) {
-    key += symbol->text;
-  } else if (const auto* text = std::get_if<std::string>(&arg.data)) {
-    key += *text;
-  }
-}
-
-// Equal for calls whose results have equal types.
-std::string call_key(const Function& function, const Node& node) {
-  std::string key = node.op;
-  for (const Arg& arg : node.args) {
-    append_arg(key, function, arg);
-  }
-  for (const Option& option : node.options) {
-    key += option.name;
-    append_arg(key, function, option.value);
-  }
-  return key;
-}
-
-// Which results a backward op was asked for; empty when it has no such mask.
-std::vector<bool> output_mask(
-    const c10::FunctionSchema& schema,
-    c10::ArrayRef<c10::IValue> arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].isBoolList() &&
-        schema.arguments()[i].name().find("output_mask") !=
-            std::string::npos) {
-      std::vector<bool> mask;
-      for (const bool asked : arguments[i].toBoolList()) {
-        mask.push_back(asked);
-      }
-      return mask;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 void Recorder::call(
@@ -150,7 +51,7 @@ void Recorder::call(
         c10::DispatchKey::CompositeImplicitAutograd, *stack);
     return;
   }
-  const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+  const c10::impl::ExcludeDispatchKeyGuard guard(kRecordingKey);
   if (current_phase() == Phase::Recompute && !forward_indexed_) {
     index_forward();
   }
@@ -368,80 +269,6 @@ void Recorder::call_mutation(
   }
 }
 
-std::vector<TensorType> Recorder::types_by_entry(
-    const OpInfo& info,
-    const Node& node) {
-  if (!info.def || !info.def->types) {
-    return {};
-  }
-  std::string key = call_key(now_.function, node);
-  const auto known = types_of_call_.find(key);
-  if (known != types_of_call_.end()) {
-    return known->second;
-  }
-  std::vector<TensorType> types;
-  try {
-    types = info.def->types(now_.function, node);
-    // That the operands fit each other is what the rule says; where they do
-    // not, PyTorch is asked, and has the words for it.
-    rule_of(now_.function, node);
-  } catch (const std::exception&) {
-    types.clear();
-  }
-  types_of_call_.emplace(std::move(key), types);
-  return types;
-}
-
-std::vector<c10::IValue> Recorder::infer(
-    const OpInfo& info,
-    const Node& node,
-    c10::ArrayRef<c10::IValue> arguments) {
-  const c10::FunctionSchema& schema = info.functional.schema();
-  const std::vector<TensorType> types = types_by_entry(info, node);
-  if (!types.empty()) {
-    const std::vector<bool> mask = output_mask(schema, arguments);
-    std::vector<at::Tensor> tensors;
-    for (size_t i = 0; i < types.size(); ++i) {
-      tensors.push_back(
-          i < mask.size() && !mask[i] ? at::Tensor()
-                                      : make_hollow(types[i], weak_from_this()));
-    }
-    if (schema.returns().size() == 1 &&
-        schema.returns().front().type()->kind() == c10::TypeKind::ListType) {
-      return {c10::IValue(std::move(tensors))};
-    }
-    return {tensors.begin(), tensors.end()};
-  }
-  torch::jit::Stack stack;
-  for (const c10::IValue& argument : arguments) {
-    if (argument.isDevice()) {
-      stack.emplace_back(at::Device(at::kMeta));
-      continue;
-    }
-    stack.push_back(map_tensors(argument, to_meta));
-  }
-  try {
-    const at::AutoDispatchBelowADInplaceOrView no_autograd;
-    info.functional.redispatchBoxed(
-        c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-  } catch (const c10::NotImplementedError&) {
-    refuse(
-        false,
-        cat("[capture] ",
-            info.name,
-            ": neither Weft's op table nor PyTorch knows the shape of its "
-            "result without running it. Add an entry with `types` "
-            "(docs/adding_an_op.md)"));
-  }
-  for (c10::IValue& result : stack) {
-    result = map_tensors(result, [this](const at::Tensor& meta) {
-      return meta.defined() ? make_hollow(type_of(meta), weak_from_this())
-                            : meta;
-    });
-  }
-  return stack;
-}
-
 void Recorder::call_compute(
     const OpInfo& info,
     const c10::OperatorHandle& op,
@@ -476,62 +303,6 @@ void Recorder::call_compute(
   compute_known(info, arguments, values);
 }
 
-void Recorder::call_value_read(
-    const OpInfo& info,
-    const c10::OperatorHandle& op,
-    c10::DispatchKeySet keys,
-    torch::jit::Stack* stack) {
-  const Arguments arguments = arguments_of(op, *stack);
-  bool all_known = mode_ == RecordMode::Hollow;
-  Arguments real;
-  for (const c10::IValue& argument : arguments) {
-    real.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
-      const at::Tensor* value = all_known ? known(tensor) : nullptr;
-      all_known &= value != nullptr;
-      return value ? *value : tensor;
-    }));
-  }
-  if (all_known) {
-    replace_arguments(op, stack, {});
-    for (c10::IValue& argument : real) {
-      stack->push_back(std::move(argument));
-    }
-    op.redispatchBoxed(below(keys), stack);
-    return;
-  }
-  if (mode_ == RecordMode::Hollow) {
-    refuse(
-        true,
-        cat("[capture] the model reads a value while it runs (",
-            info.name,
-            ")",
-            in_module()));
-  }
-  op.redispatchBoxed(below(keys), stack);
-  if (phase_ == Phase::Init) {
-    return;
-  }
-  WEFT_CHECK_USER(
-      info.name == "aten._local_scalar_dense",
-      "[capture] ",
-      info.name,
-      " compares tensors to decide what to run next: compare a sum or a "
-      "maximum with .item() instead, so that the value can be guarded");
-  const at::Tensor& tensor = arguments.front().toTensor();
-  const at::Scalar seen = stack->back().toScalar();
-  Node guard;
-  guard.op = "weft.guard";
-  guard.args = {{value_of(tensor)}};
-  if (seen.isBoolean()) {
-    guard.args.push_back({seen.toBool()});
-  } else if (seen.isIntegral(/*includeBool=*/false)) {
-    guard.args.push_back({static_cast<int64_t>(seen.toLong())});
-  } else {
-    guard.args.push_back({seen.toDouble()});
-  }
-  emit(std::move(guard), "guard", {type_of(tensor)});
-}
-
 void Recorder::fill(
     const at::Tensor& tensor,
     Node node,
@@ -544,55 +315,6 @@ void Recorder::fill(
     node.options.push_back({std::string(kRngOption), {next_rng_++}});
   }
   now_.table.write(tensor, emit(node, stem, {type_of(tensor)}).front());
-}
-
-at::Tensor Recorder::known_elements(const at::Tensor& tensor) {
-  const at::Tensor* elements = known(tensor);
-  return elements ? *elements : at::Tensor();
-}
-
-const at::Tensor* Recorder::known(const at::Tensor& tensor) {
-  const auto found = known_.find(static_cast<int32_t>(value_of(tensor)));
-  return found == known_.end() ? nullptr : &found->second;
-}
-
-void Recorder::compute_known(
-    const OpInfo& info,
-    c10::ArrayRef<c10::IValue> arguments,
-    const std::vector<ValueId>& results) {
-  if (mode_ != RecordMode::Hollow || info.random || results.empty()) {
-    return;
-  }
-  for (const ValueId id : results) {
-    if (element_count(now_.function[id].type) > kKnownElements) {
-      return;
-    }
-  }
-  bool all_known = true;
-  torch::jit::Stack stack;
-  for (const c10::IValue& argument : arguments) {
-    stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
-      if (!all_known || !tensor.defined() ||
-          tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-        return tensor;
-      }
-      const at::Tensor* value = known(tensor);
-      all_known &= value != nullptr;
-      return value ? *value : tensor;
-    }));
-    if (!all_known) {
-      return;
-    }
-  }
-  const RecordingPause pause;
-  const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  info.functional.callBoxed(&stack);
-  const std::vector<at::Tensor> values = tensors_in(stack);
-  for (size_t i = 0; i < values.size() && i < results.size(); ++i) {
-    if (values[i].defined()) {
-      known_[static_cast<int32_t>(results[i])] = values[i];
-    }
-  }
 }
 
 }  // namespace weft

@@ -1,3 +1,0 @@
-// Moved: include "aten/call.h".
-#pragma once
-#include "aten/call.h"
