@@ -87,15 +87,21 @@ std::vector<TensorType> Recorder::types_by_entry(
   if (known != types_of_call_.end()) {
     return known->second;
   }
+  const size_t values = now_.function.values.size();
   std::vector<TensorType> types;
   try {
     types = info.def->types(now_.function, node);
     // That the operands fit each other is what the rule says; where they do
     // not, PyTorch is asked, and has the words for it.
-    rule_of(now_.function, node);
+    Node trial = node;
+    for (const TensorType& type : types) {
+      trial.results.push_back(add_value(now_.function, "", type));
+    }
+    rule_of(now_.function, trial);
   } catch (const std::exception&) {
     types.clear();
   }
+  now_.function.values.resize(values);
   types_of_call_.emplace(std::move(key), types);
   return types;
 }
