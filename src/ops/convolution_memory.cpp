@@ -94,13 +94,9 @@ int64_t weight_product(const Convolution& c) {
   return 4 * dense_bytes(c.weight) + count * element_bytes(c.input.dtype) + 256;
 }
 
-// A tensor of [batch, channels, ...] with its channels in blocks. The few
-// channels of an image are not reordered.
-int64_t blocked_bytes(const Dims& sizes, DType dtype, bool narrow_stays) {
+// A tensor of [batch, channels, ...] with its channels in blocks.
+int64_t blocked_bytes(const Dims& sizes, DType dtype) {
   const int64_t channels = sizes[1];
-  if (narrow_stays && channels < 8) {
-    return 0;
-  }
   int64_t count = sizes[0] * round_up(channels, 8);
   for (size_t d = 2; d < sizes.size(); ++d) {
     count *= sizes[d];
@@ -108,10 +104,25 @@ int64_t blocked_bytes(const Dims& sizes, DType dtype, bool narrow_stays) {
   return count * element_bytes(dtype);
 }
 
-// Output channels come in blocks of 8, and so do 8 or more input channels.
-int64_t blocked_weight(const Convolution& c) {
+// Few channels of the input are not reordered: below 8 in forward, up to 3 in
+// the weight's gradient.
+constexpr int64_t kFewForward = 7;
+constexpr int64_t kFewBackward = 3;
+
+int64_t blocked_input(const Convolution& c, int64_t few) {
+  const int64_t channels = c.input.sizes[1] / c.groups();
+  const bool depthwise = channels == 1 && c.groups() > 1;
+  return channels <= few && !depthwise
+             ? 0
+             : blocked_bytes(c.input.sizes, c.input.dtype);
+}
+
+// Output channels come in blocks of 8, and so do more than a few input
+// channels. Those of a group of one stay single.
+int64_t blocked_weight(const Convolution& c, int64_t few) {
   int64_t inner = c.weight.sizes[1];
-  inner = inner < 8 ? inner : round_up(inner, 8);
+  const bool stays = inner <= few || (inner == 1 && c.groups() > 1);
+  inner = stays ? inner : round_up(inner, 8);
   int64_t count = round_up(c.weight.sizes[0], 8) * inner;
   for (size_t d = 0; d < c.spatial_dims(); ++d) {
     count *= c.kernel(d);
@@ -140,15 +151,15 @@ int64_t convolution_scratch(const Function& function, const Node& node) {
   if (is_pointwise(c)) {
     return copies;
   }
-  const int64_t weight = blocked_weight(c);
+  const int64_t weight = blocked_weight(c, kFewForward);
   if (c.uses_channels_last()) {
     return copies + weight + kTiles;
   }
   const Dims sizes = c.output_sizes();
   const DType dtype = c.input.dtype;
   const int64_t output = dense_bytes(make_type(dtype, sizes));
-  const int64_t blocked = blocked_bytes(sizes, dtype, false);
-  const int64_t input = blocked_bytes(c.input.sizes, dtype, true);
+  const int64_t blocked = blocked_bytes(sizes, dtype);
+  const int64_t input = blocked_input(c, kFewForward);
   // First the product, in blocks; then the result beside it.
   const int64_t product = input + weight + blocked;
   const int64_t reorder = blocked + output * (c.transposed() ? 2 : 1);
@@ -168,18 +179,17 @@ int64_t convolution_backward_scratch(
   const bool for_input = flag_at(node, 10, 0);
   const bool for_weight = flag_at(node, 10, 1);
   const int64_t weight_result = for_weight ? dense_bytes(c.weight) : 0;
+  const int64_t bias_result =
+      flag_at(node, 10, 2) ? grad.sizes[1] * element_bytes(grad.dtype) : 0;
   if (is_pointwise(c)) {
     // Of volumes, the input's gradient is written twice, before the others.
     const bool twice = for_input && c.spatial_dims() == 3;
-    const int64_t bias_result = flag_at(node, 10, 2)
-        ? c.weight.sizes[0] * element_bytes(c.weight.dtype)
-        : 0;
     return copies +
            (twice ? std::max<int64_t>(
                         0, dense_bytes(c.input) - weight_result - bias_result)
                   : 0);
   }
-  const int64_t weight = blocked_weight(c);
+  const int64_t weight = blocked_weight(c, kFewBackward);
   if (c.uses_channels_last()) {
     return copies +
            std::max(
@@ -188,26 +198,26 @@ int64_t convolution_backward_scratch(
   }
   const DType dtype = c.input.dtype;
   const int64_t input = dense_bytes(c.input);
-  const int64_t blocked_input = blocked_bytes(c.input.sizes, dtype, true);
-  const int64_t blocked_grad = blocked_bytes(grad.sizes, dtype, false);
+  const int64_t blocked_grad = blocked_bytes(grad.sizes, dtype);
   const int64_t input_result = for_input ? input : 0;
   // Live bytes at four moments; the last two keep the input's gradient.
   int64_t peak = 0;
   if (for_input) {
-    const int64_t made = blocked_bytes(c.input.sizes, dtype, false);
+    const int64_t made = blocked_bytes(c.input.sizes, dtype);
     peak = std::max(
-        blocked_grad + weight + made, made + input * (has_stride(c) ? 2 : 1));
+        blocked_grad + blocked_weight(c, 0) + made,
+        made + input * (has_stride(c) ? 2 : 1));
   }
   if (for_weight) {
     const int64_t product = weight_product(c);
     const int64_t operands =
-        product > 0 ? product : blocked_grad + blocked_input;
+        product > 0 ? product : blocked_grad + blocked_input(c, kFewBackward);
     peak = std::max(
         {peak,
-         input_result + weight + operands,
-         input_result + weight + weight_result});
+         input_result + weight + operands + bias_result,
+         input_result + weight + weight_result + 2 * bias_result});
   }
-  return copies + peak - input_result - weight_result;
+  return copies + peak - input_result - weight_result - bias_result;
 }
 
 }  // namespace weft

@@ -121,8 +121,8 @@ std::vector<TensorType> loss_backward_types(
   return {make_type(input.dtype, loss.sizes(function, node))};
 }
 
-// Tensors of all elements that live until a sum or mean is taken. Of those,
-// mse_loss, smooth_l1_loss and binary_cross_entropy keep one as the storage of
+// Tensors of all elements that live until a sum or mean is taken. One more is
+// kept by mse_loss, smooth_l1_loss and binary_cross_entropy as the storage of
 // their scalar result. A mean of half precision is taken in f32.
 int64_t loss_scratch(
     const ElementwiseLoss& loss,
@@ -212,14 +212,14 @@ void add_loss_ops(OpTable& ops) {
   const ElementwiseLoss backward = {
       .reduction_position = 3, .input_position = 1};
   ops.push_back(loss_op(
-      {"aten.mse_loss", forward, 3, 2, "aten.mse_loss_backward", pair}));
+      {"aten.mse_loss", forward, 3, 1, "aten.mse_loss_backward", pair}));
   ops.push_back(loss_backward_op(
       {"aten.mse_loss_backward", backward, 3, 0, "", gradient}));
   ops.push_back(loss_op(
       {"aten.smooth_l1_loss",
        forward,
        5,
-       2,
+       1,
        "aten.smooth_l1_loss_backward",
        pair}));
   ops.push_back(loss_backward_op(
@@ -237,7 +237,7 @@ void add_loss_ops(OpTable& ops) {
       {"aten.binary_cross_entropy",
        {.reduction_position = 3, .input_position = 0},
        9,
-       1,
+       0,
        "aten.binary_cross_entropy_backward",
        {"(f32[8, 4]>0, f32[8, 4]>0, none, 2)",
         "(f32[8, 4]>0, f32[8, 4]>0, f32[4], 1)"}}));

@@ -136,7 +136,12 @@ std::vector<TensorType> rms_norm_types(
 int64_t rms_norm_scratch(const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 0);
   const int64_t wide = 4 * element_count(input);
-  const int64_t weighted = value_arg(node, 2) == ValueId::None ? 0 : wide;
+  int64_t rows = 4;
+  for (const int64_t size :
+       leading_sizes(input.sizes, dims_arg(node, 1).size())) {
+    rows *= size;
+  }
+  const int64_t weighted = value_arg(node, 2) == ValueId::None ? rows : wide;
   return input.dtype == DType::F32 ? weighted
                                    : 2 * wide + weighted - dense_bytes(input);
 }

@@ -74,6 +74,19 @@ RuleFunction scatter_rule(bool adds, bool has_source) {
   };
 }
 
+// A mean counts: ones to add, the counts, and where nothing was added.
+int64_t scatter_reduce_scratch(const Function& function, const Node& node) {
+  const Arg* reduce = find_arg(node, 4);
+  const auto* word =
+      reduce == nullptr ? nullptr : std::get_if<std::string>(&reduce->data);
+  if (word == nullptr || *word != "mean") {
+    return 0;
+  }
+  const TensorType& self = type_arg(function, node, 0);
+  return dense_bytes(type_arg(function, node, 3)) + dense_bytes(self) +
+         element_count(self);
+}
+
 int64_t count_result(const Function& function, const Node& node) {
   return element_count(result_type(function, node));
 }
@@ -173,6 +186,7 @@ void add_scatter_ops(OpTable& ops) {
   ops.push_back({
       .name = "aten.scatter_reduce.two",
       .rule_of = scatter_rule(false, true),
+      .scratch_bytes = scatter_reduce_scratch,
       .examples =
           {"(f32[8, 4], 1, i64[8, 8], f32[8, 8], \"amax\")",
            "(f32[8, 4], 1, i64[8, 8], f32[8, 8], \"mean\")"},

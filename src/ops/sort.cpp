@@ -135,6 +135,17 @@ int64_t kth_scratch(const Function& function, const Node& node) {
   return dense_bytes(input) + 8 * element_count(input);
 }
 
+// The dim is brought last, by a copy unless its elements are neighbours.
+int64_t median_scratch(const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 0);
+  if (input.sizes.empty()) {
+    return 0;
+  }
+  const int64_t dim = wrap_dim(dim_at_one(node), input.sizes.size());
+  const bool neighbours = strides_of(input)[static_cast<size_t>(dim)] == 1;
+  return neighbours ? 0 : dense_bytes(input);
+}
+
 int64_t copy_scratch(const Function& function, const Node& node) {
   return dense_bytes(type_arg(function, node, 0));
 }
@@ -164,6 +175,12 @@ std::vector<TensorType> histogram_types(
     const Function& function, const Node& node) {
   return {
       make_type(type_arg(function, node, 0).dtype, {int_arg(node, 1, 100)})};
+}
+
+// The borders of the bins, and the counts of a thread.
+int64_t histogram_scratch(const Function& function, const Node& node) {
+  const int64_t bins = int_arg(node, 1, 100);
+  return (2 * bins + 1) * element_bytes(type_arg(function, node, 0).dtype);
 }
 
 std::vector<TensorType> scalar_types(
@@ -237,6 +254,8 @@ void add_sort_ops(OpTable& ops) {
               return chosen_rule(function, node, dim_at_one, 2);
             },
         .flops = sort_flops(dim_at_one),
+        .scratch_bytes = std::string_view(name) == "aten.mode" ? CountFunction()
+                                                               : median_scratch,
         .types =
             [](const Function& function, const Node& node) {
               return chosen_types(function, node, dim_at_one, 2);
@@ -255,6 +274,7 @@ void add_sort_ops(OpTable& ops) {
   ops.push_back({
       .name = "aten.histc",
       .rule_of = histogram_rule,
+      .scratch_bytes = histogram_scratch,
       .types = histogram_types,
       .examples = {"(f32[8, 4], 4, -1, 1)", "(f32[8, 4], 4)"},
   });

@@ -7,6 +7,7 @@
 #include "ops/families.h"
 #include "ops/kernel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -22,6 +23,8 @@ struct Upsample {
   // input_size, ...); then align_corners unless nearest, then one scale a dim.
   bool backward;
   bool row_major_gradient;
+  // Pixels that make one, along a dim.
+  int64_t taps;
 
   size_t scale_position() const {
     return 2 + (backward ? 1 : 0) + (nearest ? 0 : 1);
@@ -116,22 +119,57 @@ std::vector<TensorType> upsample_types(
   return {in_format_of(operand, operand.dtype, std::move(sizes))};
 }
 
+// An index and a weight a tap, for every place along every dim.
+int64_t tap_bytes(const Upsample& up, const Node& node, DType dtype) {
+  int64_t places = 0;
+  for (const int64_t size : dims_arg(node, 1)) {
+    places += size;
+  }
+  return places * up.taps * (8 + element_bytes(dtype));
+}
+
 // Small row-major planes, and RGB where pixels are blended, are resized as
 // channels-last: copies of input and output.
+bool resizes_copies(
+    const Upsample& up, const TensorType& input, const Dims& output) {
+  const int64_t channels = input.sizes.at(1);
+  const bool small = output.at(0) + output.at(1) <= 128;
+  return small || (channels == 3 && !up.nearest);
+}
+
 int64_t upsample_scratch(
     const Upsample& up, const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 0);
-  if (up.spatial != 2 || is_channels_last(input)) {
+  const bool blends_many = up.taps > 2;
+  if (is_channels_last(input) && !blends_many) {
     return 0;
   }
   const Dims output = dims_arg(node, 1);
-  const int64_t channels = input.sizes.at(1);
-  const bool small = output.at(0) + output.at(1) <= 128;
-  if (channels == 1 || !(small || (channels == 3 && !up.nearest))) {
+  if (up.spatial != 2 || blends_many || !resizes_copies(up, input, output)) {
+    return tap_bytes(up, node, input.dtype);
+  }
+  if (input.sizes.at(1) == 1) {
     return 0;
   }
-  const int64_t pixels = output.at(0) * output.at(1) * input.sizes.at(0);
-  return dense_bytes(input) + channels * pixels * element_bytes(input.dtype);
+  const int64_t planes = input.sizes.at(0) * input.sizes.at(1);
+  return dense_bytes(input) +
+         planes * output.at(0) * output.at(1) * element_bytes(input.dtype);
+}
+
+// With anti-aliasing: the image after its rows were resized, and for every
+// place four numbers and its weights.
+int64_t antialias_scratch(
+    const Upsample& up, const Function& function, const Node& node) {
+  const TensorType& input = type_arg(function, node, 0);
+  const int64_t width = dims_arg(node, 1).at(1);
+  const double shrink = std::max(
+      1.0, static_cast<double>(input.sizes.at(3)) / static_cast<double>(width));
+  const auto reach = static_cast<int64_t>(
+      std::ceil(static_cast<double>(up.taps) / 2 * shrink));
+  const int64_t element = element_bytes(input.dtype);
+  const int64_t rows =
+      input.sizes.at(0) * input.sizes.at(1) * input.sizes.at(2) * width;
+  return rows * element + width * (32 + (2 * reach + 1) * element);
 }
 
 struct UpsampleMode {
@@ -141,9 +179,10 @@ struct UpsampleMode {
   bool nearest;
   // An element of the larger tensor.
   int64_t operations;
-  // Whether small planes are resized through copies.
-  bool copies = false;
+  // Pixels that make one, along a dim.
+  int64_t taps = 1;
   bool row_major_gradient = false;
+  bool antialias = false;
 };
 
 // Backward names the sizes of the input.
@@ -187,7 +226,7 @@ std::vector<std::string_view> examples_of(
 
 OpDef upsample_op(const UpsampleMode& mode, bool backward) {
   const Upsample up = {
-      mode.spatial, mode.nearest, backward, mode.row_major_gradient};
+      mode.spatial, mode.nearest, backward, mode.row_major_gradient, mode.taps};
   OpDef def;
   def.name = backward ? mode.backward : mode.name;
   def.rule_of = [up](const Function& function, const Node& node) {
@@ -206,9 +245,10 @@ OpDef upsample_op(const UpsampleMode& mode, bool backward) {
   };
   def.backward = backward ? "" : mode.backward;
   def.examples = examples_of(mode, backward);
-  if (mode.copies && !backward) {
-    def.scratch_bytes = [up](const Function& function, const Node& node) {
-      return upsample_scratch(up, function, node);
+  if (!backward) {
+    const auto scratch = mode.antialias ? antialias_scratch : upsample_scratch;
+    def.scratch_bytes = [=](const Function& function, const Node& node) {
+      return scratch(up, function, node);
     };
   }
   return def;
@@ -229,14 +269,12 @@ constexpr UpsampleMode kModes[] = {
      .backward = "aten.upsample_nearest2d_backward",
      .spatial = 2,
      .nearest = true,
-     .operations = 1,
-     .copies = true},
+     .operations = 1},
     {.name = "aten._upsample_nearest_exact2d",
      .backward = "aten._upsample_nearest_exact2d_backward",
      .spatial = 2,
      .nearest = true,
-     .operations = 1,
-     .copies = true},
+     .operations = 1},
     {.name = "aten.upsample_nearest3d",
      .backward = "aten.upsample_nearest3d_backward",
      .spatial = 3,
@@ -253,34 +291,41 @@ constexpr UpsampleMode kModes[] = {
      .backward = "aten.upsample_linear1d_backward",
      .spatial = 1,
      .nearest = false,
-     .operations = 4},
+     .operations = 4,
+     .taps = 2},
     {.name = "aten.upsample_bilinear2d",
      .backward = "aten.upsample_bilinear2d_backward",
      .spatial = 2,
      .nearest = false,
      .operations = 8,
-     .copies = true},
+     .taps = 2},
     {.name = "aten._upsample_bilinear2d_aa",
      .backward = "aten._upsample_bilinear2d_aa_backward",
      .spatial = 2,
      .nearest = false,
-     .operations = 16},
+     .operations = 16,
+     .taps = 2,
+     .antialias = true},
     {.name = "aten.upsample_bicubic2d",
      .backward = "aten.upsample_bicubic2d_backward",
      .spatial = 2,
      .nearest = false,
      .operations = 32,
+     .taps = 4,
      .row_major_gradient = true},
     {.name = "aten._upsample_bicubic2d_aa",
      .backward = "aten._upsample_bicubic2d_aa_backward",
      .spatial = 2,
      .nearest = false,
-     .operations = 64},
+     .operations = 64,
+     .taps = 4,
+     .antialias = true},
     {.name = "aten.upsample_trilinear3d",
      .backward = "aten.upsample_trilinear3d_backward",
      .spatial = 3,
      .nearest = false,
-     .operations = 16}};
+     .operations = 16,
+     .taps = 2}};
 
 }  // namespace
 
