@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cluster/cluster.h"
 #include "graph/graph.h"
+#include "ops/op_page.h"
 #include "plan/plan.h"
 #include "program/program.h"
 #include "rewrite/graph_pass.h"
@@ -23,6 +24,7 @@ struct OptOptions {
   std::string output = "-";
   std::vector<std::string> passes;
   bool list_passes = false;
+  bool list_ops = false;
 };
 
 struct Text {
@@ -110,6 +112,10 @@ void run_opt(const OptOptions& options) {
     write_output("-", passes_table());
     return;
   }
+  if (options.list_ops) {
+    write_output(options.output, print_op_page());
+    return;
+  }
   WEFT_CHECK_USER(
       !options.input.empty(), "no file given; '-' reads the standard input");
   const Text text{
@@ -142,6 +148,10 @@ void add_opt_command(CLI::App& app) {
       ->type_name("FILE");
   command->add_flag(
       "--list-passes", options->list_passes, "List the passes and exit");
+  command->add_flag(
+      "--list-ops",
+      options->list_ops,
+      "Print the table of operators as Markdown and exit");
   command->footer(R"(Examples:
   weft opt step.graph
   weft opt --pass=fold-recompute,dead-code step.graph -o plain.graph
