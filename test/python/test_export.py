@@ -66,6 +66,14 @@ def test_example_is_the_step_that_python_captures(example, tmp_path):
     assert nodes(graph) == nodes(by_python)
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "t5", "convnext"])
+def test_hugging_face_model_replays_bit_equal(architecture, tmp_path):
+    pytest.importorskip("transformers")
+    build = importlib.import_module("hugging_face").build
+    function = loss_only(lambda: build(architecture))
+    check_graph(captured(export(*function(), tmp_path / "model.pt2")), function)
+
+
 def test_profile_takes_an_export(tmp_path):
     function = loss_only(importlib.import_module("gpt").tiny)
     done = run_weft("profile", export(*function(), tmp_path / "gpt.pt2"), "--json")
