@@ -17,14 +17,7 @@ std::string call_key(const Function& function, Node call) {
 }
 
 bool is_repeatable(const Node& node) {
-  const OpDef* def = find_op(node.op);
-  if (def == nullptr) {
-    return true;
-  }
-  if (def->kind == OpKind::Random) {
-    return find_option(node, kRngOption) != nullptr;
-  }
-  return def->kind != OpKind::Empty && def->kind != OpKind::DataDependent;
+  return !is_random(node) || find_option(node, kRngOption) != nullptr;
 }
 
 }  // namespace weft

@@ -19,16 +19,24 @@ std::string search_key(const Function& function, Node call) {
   return std::string(where) + " " + call_key(function, std::move(call));
 }
 
+// Random calls stay: with another `rng` they are not equal, and with the same
+// one it is a recomputation. Unset results stay: each is there to be
+// overwritten.
+bool may_merge(const Node& node) {
+  const OpDef* def = find_op(node.op);
+  const bool is_unset = def != nullptr && def->kind == OpKind::Empty;
+  return is_repeatable(node) && find_option(node, kRngOption) == nullptr &&
+         !is_unset;
+}
+
 }  // namespace
 
-// Random calls stay: with another `rng` they are not equal, and with the same
-// one it is a recomputation.
 void merge_common_subexpressions(Function& function) {
   Edit edit = start_edit(function);
   std::unordered_map<std::string, size_t> first_with;
   for (size_t i = 0; i < function.nodes.size(); ++i) {
     Node call = function.nodes[i];
-    if (!is_repeatable(call) || find_option(call, kRngOption) != nullptr) {
+    if (!may_merge(call)) {
       continue;
     }
     replace_operands(call, edit.stand_in);

@@ -108,6 +108,10 @@ class Application {
         latest[index(old_storage_[index(id)])] = id;
       }
     };
+    is_still_read_.assign(count(), false);
+    const auto read = [&](ValueId id) {
+      is_still_read_[index(old_storage_[index(id)])] = true;
+    };
     for (const Input& input : function_.inputs) {
       see(input.value);
     }
@@ -120,6 +124,7 @@ class Application {
       }
       std::for_each(node.results.begin(), node.results.end(), see);
       if (!edit_.removed[i]) {
+        for_each_operand(node, read);
         replace_operands(node, stand_in_);
         node.releases.clear();
         overwritten_.push_back(old);
@@ -128,6 +133,7 @@ class Application {
     }
     function_.nodes = std::move(kept);
     for (Output& output : function_.outputs) {
+      read(output.value);
       output.value = stand_in_[index(output.value)];
     }
   }
@@ -214,15 +220,16 @@ class Application {
     return old_storage_[index(storage)] == old_storage_[index(id)];
   }
 
-  // A storage lives as long as all that its values stand for.
+  // A storage lives as long as all that its values stand for and is still read.
   void release_storages() {
     std::vector<std::optional<Release>> ends(count());
     for (size_t i = 0; i < count(); ++i) {
       const ValueId other = stand_in_[i];
-      if (is_gone(other)) {
+      const size_t before = index(old_storage_[i]);
+      if (is_gone(other) || (index(other) != i && !is_still_read_[before])) {
         continue;
       }
-      const Release& old = releases_[index(old_storage_[i])];
+      const Release& old = releases_[before];
       std::optional<Release>& end = ends[index(storage_[index(other)])];
       if (!end || old.at > end->at) {
         end = old;
@@ -269,6 +276,8 @@ class Application {
   // By the first value of the old storage.
   std::vector<Release> releases_;
   size_t release_count_ = 0;
+  // By the first value of the old storage: a node that stays reads it.
+  std::vector<bool> is_still_read_;
   Reads reads_;
   // reads_.by_any where the edit made it later, else kBefore.
   std::vector<int64_t> new_read_;

@@ -38,7 +38,7 @@ std::vector<ValueId> storages(const Function& function);
 std::string call_key(const Function& function, Node call);
 
 // False for calls of which two with equal keys need not be equal: random ones
-// without `rng`, results left unset.
+// without `rng`. Results left unset are equal to any others.
 bool is_repeatable(const Node& node);
 
 }  // namespace weft
