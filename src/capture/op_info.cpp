@@ -74,7 +74,9 @@ std::optional<c10::OperatorHandle> functional_twin(
     const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   std::vector<c10::OperatorName> candidates;
-  if (name.name.back() == '_') {
+  if (name.name == "aten::_index_put_impl_") {
+    candidates = {{"aten::index_put", ""}};
+  } else if (name.name.back() == '_') {
     const std::string stem = name.name.substr(0, name.name.size() - 1);
     candidates = {
         {stem, name.overload_name},
