@@ -59,14 +59,14 @@ struct Lstm {
     const int64_t width = row_length(std::max(input, hidden));
     return in_pages(gates_bytes()) + 3 * in_pages(rows * width) +
            2 * in_pages(rows * hidden) +
-           in_pages(steps * batch * hidden * kFloat);
+           in_pages(steps * batch * row_length(hidden) * kFloat);
   }
 
   // The weights with their rows moved apart, the sum of the biases, and gates
   // and states of a step.
   int64_t scratch_bytes() const {
     const int64_t weights =
-        packed_row(kGates * hidden) * (input + hidden) * kFloat;
+        row_length(kGates * hidden) * (input + hidden) * kFloat;
     return weights + kGates * hidden * kFloat + in_pages(gates_bytes()) +
            2 * in_pages(batch * hidden * kFloat) + kPage + 568;
   }
@@ -80,11 +80,6 @@ struct Lstm {
       }
     }
     return bytes;
-  }
-
- private:
-  static int64_t packed_row(int64_t elements) {
-    return elements % 256 == 0 ? elements + 16 : elements;
   }
 };
 
@@ -190,7 +185,11 @@ void add_recurrent_ops(OpTable& ops) {
           },
       .scratch_bytes =
           [](const Function& function, const Node& node) {
-            return Lstm::of(function, node).backward_scratch_bytes();
+            int64_t bytes = Lstm::of(function, node).backward_scratch_bytes();
+            for (const size_t gradient : {size_t{10}, size_t{11}, size_t{12}}) {
+              bytes += copy_bytes(function, node, gradient);
+            }
+            return bytes;
           },
       .types = lstm_backward_types,
       .examples =
