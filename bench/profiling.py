@@ -99,11 +99,7 @@ def by_aot_autograd(function):
         wrapped = LossFirst(model, list(keywords))
         tensors = (*arguments, *keywords.values())
         return (
-            seconds(
-                lambda: aot_export_module(
-                    wrapped, tensors, trace_joint=True, output_loss_index=0
-                )
-            ),
+            seconds(lambda: aot_export_module(wrapped, tensors, trace_joint=True, output_loss_index=0)),
             None,
         )
 
@@ -141,14 +137,8 @@ def time_table(models, repeats):
                     taken[arm] = result
                 else:
                     taken[arm].append(result[0])
-        cells = {
-            arm: values if isinstance(values, str) else statistics.median(values)
-            for arm, values in taken.items()
-        }
-        row = "".join(
-            f"{cell:>13}" if isinstance(cell, str) else f"{cell:>13.3f}"
-            for cell in cells.values()
-        )
+        cells = {arm: values if isinstance(values, str) else statistics.median(values) for arm, values in taken.items()}
+        row = "".join(f"{cell:>13}" if isinstance(cell, str) else f"{cell:>13.3f}" for cell in cells.values())
         print(f"{name:<18}{row}{cells['weft'] / cells['meta']:>11.2f}x", flush=True)
 
 
@@ -161,9 +151,7 @@ def memory_table(models):
         cells = []
         for arm in (by_weft, by_mem_tracker):
             result = attempt(arm, function)
-            cells.append(
-                result if isinstance(result, str) else f"{result[1] / measured - 1:+.2%}"
-            )
+            cells.append(result if isinstance(result, str) else f"{result[1] / measured - 1:+.2%}")
         print(f"{name:<18}{measured:>14,}{cells[0]:>10}{cells[1]:>12}", flush=True)
 
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The extension weft._weft: types and functions of the C++ library under the
 // same names. No decisions are made here.
-#include <torch/extension.h>
-
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "capture/capture.h"
 #include "execute/allocation_watch.h"
@@ -12,6 +8,10 @@
 #include "graph/graph.h"
 #include "ops/op_def.h"
 #include "profile/profile.h"
+
+#include <torch/extension.h>
+
+#include <nlohmann/json.hpp>
 
 namespace py = pybind11;
 
@@ -54,8 +54,7 @@ void bind_capture(py::module_& module) {
       .def(
           py::init([](std::string name, bool real) {
             return std::make_unique<Capture>(
-                std::move(name),
-                real ? RecordMode::Real : RecordMode::Hollow);
+                std::move(name), real ? RecordMode::Real : RecordMode::Hollow);
           }),
           py::arg("name"),
           py::arg("real") = false)
@@ -186,16 +185,14 @@ void bind_graph(py::module_& module) {
             }
             return inputs;
           })
-      .def(
-          "outputs",
-          [](const Graph& graph, const std::string& name) {
-            std::vector<std::pair<std::string, std::string>> outputs;
-            for (const Output& output : function_of(graph, name).outputs) {
-              outputs.emplace_back(
-                  std::string(weft::name(output.kind)), output.key);
-            }
-            return outputs;
-          });
+      .def("outputs", [](const Graph& graph, const std::string& name) {
+        std::vector<std::pair<std::string, std::string>> outputs;
+        for (const Output& output : function_of(graph, name).outputs) {
+          outputs.emplace_back(
+              std::string(weft::name(output.kind)), output.key);
+        }
+        return outputs;
+      });
   module.def("profile_json", [](const Graph& graph) {
     return to_json(profile(graph)).dump();
   });

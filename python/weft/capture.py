@@ -84,17 +84,13 @@ def _parts(returned):
     """(model, batch, optimizer or None) of what a model function returned."""
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
         raise UserError(
-            "the function must return (model, batch) or (model, batch, "
-            f"optimizer); it returned {_kind(returned)}"
+            f"the function must return (model, batch) or (model, batch, optimizer); it returned {_kind(returned)}"
         )
     model, batch, optimizer = (*returned, None)[:3]
     if not isinstance(model, nn.Module):
         raise UserError(f"the model must be an nn.Module; it is {_kind(model)}")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise UserError(
-            "not supported: an optimizer that is not a torch.optim.Optimizer; "
-            f"it is {_kind(optimizer)}"
-        )
+        raise UserError(f"not supported: an optimizer that is not a torch.optim.Optimizer; it is {_kind(optimizer)}")
     return model, batch, optimizer
 
 
@@ -108,11 +104,7 @@ def _record_step(taken, model, batch, optimizer):
     arguments, keywords = _batch_arguments(batch)
     taken.begin_step(
         list(model.named_parameters(remove_duplicate=False)),
-        [
-            (key, tensor)
-            for key, tensor in model.named_buffers(remove_duplicate=False)
-            if tensor is not None
-        ],
+        [(key, tensor) for key, tensor in model.named_buffers(remove_duplicate=False) if tensor is not None],
         _batch_tensors(arguments, keywords),
     )
     with (
@@ -137,9 +129,7 @@ def _batch_arguments(batch):
         return tuple(batch), {}
     if isinstance(batch, dict) or hasattr(batch, "keys"):
         return (), {str(key): batch[key] for key in batch.keys()}
-    raise UserError(
-        f"the batch must be a tensor, a tuple or a dict; it is {_kind(batch)}"
-    )
+    raise UserError(f"the batch must be a tensor, a tuple or a dict; it is {_kind(batch)}")
 
 
 def _batch_tensors(arguments, keywords):
@@ -176,13 +166,10 @@ def _loss(output):
         )
     if output.numel() != 1:
         raise UserError(
-            f"the loss must be one number; it has the shape {tuple(output.shape)}. "
-            "Reduce it with .mean() or .sum()"
+            f"the loss must be one number; it has the shape {tuple(output.shape)}. Reduce it with .mean() or .sum()"
         )
     if not output.requires_grad:
-        raise UserError(
-            "the loss does not depend on any parameter that requires a gradient"
-        )
+        raise UserError("the loss does not depend on any parameter that requires a gradient")
     return output
 
 
@@ -279,15 +266,12 @@ def _describe(optimizer, model):
                     if item is not None:
                         options[f"{key}{i + 1}"] = float(item)
             else:
-                raise UserError(
-                    f"not supported: the optimizer option {key}={value!r}"
-                )
+                raise UserError(f"not supported: the optimizer option {key}={value!r}")
         try:
             parameters = [names[parameter] for parameter in group["params"]]
         except KeyError:
             raise UserError(
-                "the optimizer holds a parameter that the model does not have: "
-                "build it from model.parameters()"
+                "the optimizer holds a parameter that the model does not have: build it from model.parameters()"
             ) from None
         groups.append((options, parameters))
     kind = type(optimizer).__name__.lower()

@@ -60,13 +60,9 @@ def load_function(model):
         known = [
             key
             for key, value in vars(module).items()
-            if inspect.isfunction(value)
-            and value.__module__ == module.__name__
-            and not key.startswith("_")
+            if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
         ]
-        raise UserError(
-            f"{file}: there is no function {name}; it has {', '.join(known) or 'none'}"
-        )
+        raise UserError(f"{file}: there is no function {name}; it has {', '.join(known) or 'none'}")
     return function
 
 
@@ -90,10 +86,7 @@ def read_options(function, settings):
 
 
 def unknown_option(function, key, known):
-    return (
-        f"{function.__name__} has no option {key}; "
-        f"it has {', '.join(known) if known else 'none'}"
-    )
+    return f"{function.__name__} has no option {key}; it has {', '.join(known) if known else 'none'}"
 
 
 def run(function, options, model):
@@ -109,9 +102,7 @@ def run(function, options, model):
         strange = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if strange and strange[1] in options:
             known = list(inspect.signature(function).parameters)
-            raise UserError(
-                f"{model}: " + unknown_option(function, strange[1], known)
-            ) from error
+            raise UserError(f"{model}: " + unknown_option(function, strange[1], known)) from error
         raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
     except Exception as error:
         raise UserError(f"{place_of(error, file)}: {describe(error)}") from error

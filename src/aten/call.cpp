@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aten/call.h"
 
+#include "base/error.h"
+
 #include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
@@ -10,8 +12,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-
-#include "base/error.h"
 
 namespace weft {
 namespace {
@@ -305,8 +305,7 @@ std::vector<at::Tensor> AtenCall::operator()(
     } else {
       c10::List<std::optional<at::Tensor>> list;
       for (int operand : slot.operands) {
-        list.push_back(
-            operand < 0 ? std::nullopt : std::optional(at(operand)));
+        list.push_back(operand < 0 ? std::nullopt : std::optional(at(operand)));
       }
       stack[slot.position] = std::move(list);
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "graph/graph.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
 #include <vector>
-
-#include "graph/graph.h"
 
 namespace weft {
 
@@ -24,8 +24,7 @@ class AtenCall {
   // tensors of a list one by one; those that the kernel leaves undefined (a
   // gradient that was not asked for) are undefined tensors, so positions match
   // node.results. Runs below autograd; c10::Error passes through.
-  std::vector<at::Tensor> operator()(
-      c10::ArrayRef<at::Tensor> operands) const;
+  std::vector<at::Tensor> operator()(c10::ArrayRef<at::Tensor> operands) const;
 
  private:
   // Where operands go: argument `position` takes those numbered in `operands`

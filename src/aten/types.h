@@ -2,11 +2,11 @@
 // Between ATen's types and the Graph's.
 #pragma once
 
+#include "graph/tensor_type.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <string_view>
-
-#include "graph/tensor_type.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/arguments.h"
 
-#include <ATen/core/List.h>
-
-#include "base/error.h"
 #include "aten/types.h"
+#include "base/error.h"
+
+#include <ATen/core/List.h>
 
 namespace weft {
 namespace {
@@ -31,8 +31,8 @@ Arg arg_of(const c10::IValue& value, ArgForm form, const ValueOf& value_of) {
     return {dtype_of(static_cast<at::ScalarType>(value.toInt()))};
   }
   if (form == ArgForm::MemoryFormat) {
-    return {Symbol{std::string(
-        name(static_cast<at::MemoryFormat>(value.toInt())))}};
+    return {Symbol{
+        std::string(name(static_cast<at::MemoryFormat>(value.toInt())))}};
   }
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();

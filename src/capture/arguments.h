@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "capture/op_info.h"
+#include "graph/graph.h"
+
 #include <ATen/core/stack.h>
 
 #include <functional>
-
-#include "capture/op_info.h"
-#include "graph/graph.h"
 
 namespace weft {
 

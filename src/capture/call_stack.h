@@ -2,12 +2,12 @@
 // The arguments and results of a boxed call on its stack.
 #pragma once
 
+#include "capture/arguments.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
 #include <vector>
-
-#include "capture/arguments.h"
 
 namespace weft {
 
@@ -18,8 +18,7 @@ constexpr c10::DispatchKey kRecordingKey = c10::DispatchKey::Fake;
 using Arguments = std::vector<c10::IValue>;
 
 inline Arguments arguments_of(
-    const c10::OperatorHandle& op,
-    const torch::jit::Stack& stack) {
+    const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const size_t count = op.schema().arguments().size();
   return {stack.end() - static_cast<ptrdiff_t>(count), stack.end()};
 }
@@ -37,11 +36,10 @@ inline void replace_arguments(
 // The keys with which the call goes on to its kernel.
 inline c10::DispatchKeySet below(c10::DispatchKeySet keys) {
   return keys &
-      c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordingKey);
+         c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordingKey);
 }
 
-inline std::vector<at::Tensor> tensors_in(
-    c10::ArrayRef<c10::IValue> values) {
+inline std::vector<at::Tensor> tensors_in(c10::ArrayRef<c10::IValue> values) {
   std::vector<at::Tensor> tensors;
   for (const c10::IValue& value : values) {
     for_each_tensor(

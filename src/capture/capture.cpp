@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/capture.h"
 
-#include <unordered_map>
-
-#include "base/error.h"
 #include "aten/types.h"
+#include "base/error.h"
+
+#include <unordered_map>
 
 namespace weft {
 namespace {
@@ -40,8 +40,7 @@ std::unique_ptr<Recording> Capture::record_step() {
 }
 
 std::vector<Capture::Held> Capture::bind_all(
-    const std::vector<NamedTensor>& tensors,
-    InputKind kind) {
+    const std::vector<NamedTensor>& tensors, InputKind kind) {
   std::vector<Held> held;
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
   for (const auto& [name, tensor] : tensors) {
@@ -91,13 +90,9 @@ void Capture::return_init(const std::vector<Held>& held, OutputKind kind) {
   }
 }
 
-void Capture::begin_backward() {
-  recorder_->set_phase(Phase::Backward);
-}
+void Capture::begin_backward() { recorder_->set_phase(Phase::Backward); }
 
-void Capture::replace_buffer(
-    const std::string& name,
-    const at::Tensor& now) {
+void Capture::replace_buffer(const std::string& name, const at::Tensor& now) {
   for (Held& buffer : buffers_) {
     for (const std::string& one : buffer.names) {
       if (one == name) {

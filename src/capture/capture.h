@@ -12,15 +12,15 @@
 // Graph has no `init`.
 #pragma once
 
+#include "capture/optimizer.h"
+#include "capture/recorder.h"
+#include "graph/graph.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "capture/optimizer.h"
-#include "capture/recorder.h"
-#include "graph/graph.h"
 
 namespace weft {
 
@@ -67,8 +67,7 @@ class Capture {
   };
 
   std::vector<Held> bind_all(
-      const std::vector<NamedTensor>& tensors,
-      InputKind kind);
+      const std::vector<NamedTensor>& tensors, InputKind kind);
   void return_init(const std::vector<Held>& held, OutputKind kind);
 
   std::string name_;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/hollow.h"
 
+#include "aten/types.h"
+#include "base/error.h"
+
 #include <ATen/core/TensorBase.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
-
-#include "base/error.h"
-#include "aten/types.h"
 
 namespace weft {
 namespace {
@@ -43,8 +43,7 @@ at::Tensor make_empty(
 }  // namespace
 
 at::Tensor make_hollow(
-    const TensorType& type,
-    const std::weak_ptr<StorageObserver>& observer) {
+    const TensorType& type, const std::weak_ptr<StorageObserver>& observer) {
   auto tag = std::make_unique<Tag>();
   tag->observer = observer;
   Tag* raw = tag.get();
@@ -56,13 +55,13 @@ at::Tensor make_hollow(
       /*resizable=*/false);
   raw->storage = storage.get();
   // A short message fits its string's own buffer: no allocation a tensor.
-  storage->release_data_and_set_meta_custom_data_ptr_error_msg_("weft: no data");
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "weft: no data");
   return make_empty(type, c10::DispatchKey::CPU, std::move(storage));
 }
 
 void observe_storage(
-    const at::Tensor& tensor,
-    const std::weak_ptr<StorageObserver>& observer) {
+    const at::Tensor& tensor, const std::weak_ptr<StorageObserver>& observer) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->_mutable_data_ptr_no_checks().get_deleter() == &drop_tag) {
     return;
@@ -88,8 +87,7 @@ bool is_hollow(const at::Tensor& tensor) {
 at::Tensor to_meta(const at::Tensor& tensor) {
   // A number in a place for tensors stays one: shape kernels read its kind, and
   // those written in Python its value.
-  if (!tensor.defined() ||
-      tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return tensor;
   }
   const TensorType type = type_of(tensor);

@@ -8,13 +8,13 @@
 // Reading the data pointer raises an error.
 #pragma once
 
+#include "graph/tensor_type.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-
-#include "graph/tensor_type.h"
 
 namespace weft {
 
@@ -28,13 +28,11 @@ class StorageObserver {
 // A fresh hollow tensor whose storage reports its end to `observer`, if that
 // is still there.
 at::Tensor make_hollow(
-    const TensorType& type,
-    const std::weak_ptr<StorageObserver>& observer);
+    const TensorType& type, const std::weak_ptr<StorageObserver>& observer);
 
 // Makes the storage of a real tensor report its end too.
 void observe_storage(
-    const at::Tensor& tensor,
-    const std::weak_ptr<StorageObserver>& observer);
+    const at::Tensor& tensor, const std::weak_ptr<StorageObserver>& observer);
 
 bool is_hollow(const at::Tensor& tensor);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/op_info.h"
 
+#include "base/error.h"
+
 #include <ATen/core/jit_type.h>
 
 #include <memory>
 #include <optional>
 #include <unordered_map>
-
-#include "base/error.h"
 
 namespace weft {
 namespace {
@@ -63,8 +63,8 @@ ArgForm form_of(const c10::Argument& argument) {
       break;
   }
   return argument.name() == "pin_memory" || argument.name() == "non_blocking"
-      ? ArgForm::Dropped
-      : ArgForm::Plain;
+             ? ArgForm::Dropped
+             : ArgForm::Plain;
 }
 
 // PyTorch's functional twin of an operator that changes its arguments. Its
@@ -148,18 +148,17 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   }
   info.def = find_op(info.name);
   info.random = op.hasTag(at::Tag::nondeterministic_seeded) ||
-      (info.def && info.def->kind == OpKind::Random);
-  for (const c10::Argument& argument :
-       info.functional.schema().arguments()) {
+                (info.def && info.def->kind == OpKind::Random);
+  for (const c10::Argument& argument : info.functional.schema().arguments()) {
     info.forms.push_back(form_of(argument));
   }
   if (info.kind != CallKind::Compute) {
     return info;
   }
   if (!tensor_result) {
-    const bool reads = info.name == "aten._local_scalar_dense" ||
-        info.name == "aten.equal" || info.name == "aten.is_nonzero" ||
-        info.name == "aten.allclose";
+    const bool reads =
+        info.name == "aten._local_scalar_dense" || info.name == "aten.equal" ||
+        info.name == "aten.is_nonzero" || info.name == "aten.allclose";
     info.kind = reads ? CallKind::ValueRead : CallKind::Query;
   } else if (
       op.hasTag(at::Tag::dynamic_output_shape) &&
@@ -171,8 +170,7 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   } else if (info.def && info.def->kind == OpKind::DataDependent) {
     info.kind = CallKind::DataDependent;
   } else if (
-      op.hasKernelForDispatchKey(
-          c10::DispatchKey::CompositeImplicitAutograd) &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
     // Some, as silu_backward, are made of others only where a device has no
     // kernel of its own.

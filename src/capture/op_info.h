@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "ops/op_def.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>
 #include <vector>
-
-#include "ops/op_def.h"
 
 namespace weft {
 

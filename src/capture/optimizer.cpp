@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/optimizer.h"
 
+#include "base/error.h"
+#include "ops/op_def.h"
+
 #include <functional>
 #include <optional>
 #include <string_view>
-
-#include "base/error.h"
-#include "ops/op_def.h"
 
 namespace weft {
 namespace {
@@ -31,8 +31,8 @@ std::vector<State> states_of(
     const TensorType& parameter) {
   if (kind == "sgd") {
     return is_on(group, "momentum")
-        ? std::vector<State>{{"momentum_buffer", parameter}}
-        : std::vector<State>{};
+               ? std::vector<State>{{"momentum_buffer", parameter}}
+               : std::vector<State>{};
   }
   if (kind == "adam" || kind == "adamw") {
     std::vector<State> states = {
@@ -72,10 +72,7 @@ std::vector<State> states_of(
 }
 
 ValueId add_input(
-    Function& step,
-    NameTable& names,
-    Input input,
-    const TensorType& type) {
+    Function& step, NameTable& names, Input input, const TensorType& type) {
   input.value = add_value(step, names.unique("", input.keys.front()), type);
   step.inputs.push_back(input);
   return input.value;
@@ -158,8 +155,7 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
           node.options.push_back({name, {value}});
         }
       }
-      const NodeId id =
-          add_node(step, std::move(node), result_names, types);
+      const NodeId id = add_node(step, std::move(node), result_names, types);
       const std::vector<ValueId> results = step.nodes[index(id)].results;
       step.outputs.push_back({OutputKind::Parameter, key, results.front()});
       for (size_t i = 0; i < state_keys.size(); ++i) {

@@ -3,11 +3,11 @@
 // described, and becomes typed nodes, one a parameter.
 #pragma once
 
+#include "graph/graph.h"
+
 #include <map>
 #include <string>
 #include <vector>
-
-#include "graph/graph.h"
 
 namespace weft {
 

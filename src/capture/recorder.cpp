@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/recorder.h"
 
+#include "aten/types.h"
+#include "base/error.h"
+#include "capture/arguments.h"
+#include "capture/call_stack.h"
+
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/node.h>
 #include <torch/library.h>
-
-#include "base/error.h"
-#include "capture/arguments.h"
-#include "capture/call_stack.h"
-#include "aten/types.h"
 
 namespace weft {
 namespace {
@@ -75,9 +75,8 @@ Recorder::Recorder(RecordMode mode)
       before_{{}, {}, make_table(before_)} {}
 
 StorageTable Recorder::make_table(Tape& tape) {
-  return StorageTable([this, &tape](auto&&... args) {
-    return emit_to(tape, args...);
-  });
+  return StorageTable(
+      [this, &tape](auto&&... args) { return emit_to(tape, args...); });
 }
 
 void Recorder::begin_function(std::string name, Phase phase) {
@@ -98,8 +97,8 @@ void Recorder::begin_function(std::string name, Phase phase) {
 
 ValueId Recorder::bind(Tape& tape, const at::Tensor& tensor, Input input) {
   const std::string stem = input.kind == InputKind::Batch
-      ? "batch." + input.keys.front()
-      : input.keys.front();
+                               ? "batch." + input.keys.front()
+                               : input.keys.front();
   input.value =
       add_value(tape.function, tape.names.unique("", stem), type_of(tensor));
   const ValueId value = input.value;
@@ -147,9 +146,7 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
       static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
   const ValueId value = bind_input(
       tensor,
-      {.kind = InputKind::Constant,
-       .keys = {constant.name},
-       .trained = false});
+      {.kind = InputKind::Constant, .keys = {constant.name}, .trained = false});
   constants_.push_back(std::move(constant));
   kept_.push_back(tensor);
   if (mode_ == RecordMode::Hollow) {
@@ -178,15 +175,15 @@ Phase Recorder::current_phase() const {
   // The engine runs backward with gradients off; what runs with them on is
   // forward work done again.
   const bool again = c10::GradMode::is_enabled() &&
-      torch::autograd::get_current_node() != nullptr;
+                     torch::autograd::get_current_node() != nullptr;
   return again ? Phase::Recompute : Phase::Backward;
 }
 
 std::string Recorder::current_path(const Node& node) {
   const bool by_rule = path_rule_ && phase_ == Phase::Forward;
   if (!modules_.empty() || by_rule) {
-    std::string path = modules_.empty() ? path_rule_(now_.function, node)
-                                        : modules_.back();
+    std::string path =
+        modules_.empty() ? path_rule_(now_.function, node) : modules_.back();
     if (phase_ == Phase::Forward) {
       // The call's autograd node, if it has one, is the newest.
       path_of_sequence_.try_emplace(at::sequence_number::peek(), path);
@@ -206,9 +203,7 @@ std::string Recorder::current_path(const Node& node) {
 }
 
 std::vector<ValueId> Recorder::emit(
-    Node node,
-    const std::string& stem,
-    const std::vector<TensorType>& types) {
+    Node node, const std::string& stem, const std::vector<TensorType>& types) {
   return emit_to(now_, std::move(node), stem, types);
 }
 
@@ -231,9 +226,7 @@ std::vector<ValueId> Recorder::emit_to(
 }
 
 std::vector<ValueId> Recorder::append(
-    Node node,
-    const OpInfo& info,
-    const std::vector<TensorType>& types) {
+    Node node, const OpInfo& info, const std::vector<TensorType>& types) {
   if (info.random) {
     const int64_t number = rng_number(node);
     node.options.push_back({std::string(kRngOption), {number}});
@@ -287,8 +280,7 @@ void Recorder::index_forward() {
   for (size_t i = 0; i < now_.function.nodes.size(); ++i) {
     const Node& node = now_.function.nodes[i];
     if (node.phase == Phase::Forward) {
-      forward_by_signature_[signature(node)].push_back(
-          static_cast<NodeId>(i));
+      forward_by_signature_[signature(node)].push_back(static_cast<NodeId>(i));
     }
   }
 }

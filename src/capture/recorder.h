@@ -10,6 +10,11 @@
 // Not thread-safe; one Recording at a time in a thread.
 #pragma once
 
+#include "capture/hollow.h"
+#include "capture/op_info.h"
+#include "capture/storage_table.h"
+#include "graph/graph.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
@@ -19,11 +24,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include "capture/hollow.h"
-#include "capture/op_info.h"
-#include "capture/storage_table.h"
-#include "graph/graph.h"
 
 namespace weft {
 
@@ -76,9 +76,7 @@ class Recorder : public StorageObserver,
 
   // Appends a node made by hand (the optimizer's).
   std::vector<ValueId> emit(
-      Node node,
-      const std::string& stem,
-      const std::vector<TensorType>& types);
+      Node node, const std::string& stem, const std::vector<TensorType>& types);
 
   // Fills the tensor by an operator of ours: `node` without its first operand,
   // which is the tensor.
@@ -118,9 +116,7 @@ class Recorder : public StorageObserver,
   ValueId add_unnamed(const at::Tensor& tensor, ValueId before);
   Node make_node(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
   std::vector<ValueId> append(
-      Node node,
-      const OpInfo& info,
-      const std::vector<TensorType>& types);
+      Node node, const OpInfo& info, const std::vector<TensorType>& types);
   Phase current_phase() const;
   std::string current_path(const Node& node);
 

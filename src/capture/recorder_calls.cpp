@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recorder does with each kind of call.
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/_local_scalar_dense.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
+#include "aten/types.h"
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
-#include "aten/types.h"
 #include "capture/recorder.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace weft {
 namespace {
@@ -31,9 +31,8 @@ bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
   bool found = false;
   if (arguments.size() > 1 && arguments[1].isList()) {
     for_each_tensor(arguments[1], [&](const at::Tensor& tensor) {
-      found |= tensor.defined() &&
-          (tensor.scalar_type() == at::kBool ||
-           tensor.scalar_type() == at::kByte);
+      found |= tensor.defined() && (tensor.scalar_type() == at::kBool ||
+                                    tensor.scalar_type() == at::kByte);
     });
   }
   return found;
@@ -98,13 +97,12 @@ void Recorder::call(
 
 std::string Recorder::in_module() const {
   return modules_.empty() || modules_.back().empty()
-      ? ""
-      : " in module " + modules_.back();
+             ? ""
+             : " in module " + modules_.back();
 }
 
 Arg Recorder::arg_of(const at::Tensor& tensor) {
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
-      !is_hollow(tensor)) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !is_hollow(tensor)) {
     // A Python number in a place for tensors.
     const RecordingPause pause;
     const at::Scalar number = at::_local_scalar_dense(tensor);
@@ -122,8 +120,7 @@ Arg Recorder::arg_of(const at::Tensor& tensor) {
 }
 
 Node Recorder::make_node(
-    const OpInfo& info,
-    c10::ArrayRef<c10::IValue> arguments) {
+    const OpInfo& info, c10::ArrayRef<c10::IValue> arguments) {
   Node node;
   node.op = info.name;
   write_arguments(
@@ -131,8 +128,7 @@ Node Recorder::make_node(
       arguments.slice(
           0,
           std::min(
-              arguments.size(),
-              info.functional.schema().arguments().size())),
+              arguments.size(), info.functional.schema().arguments().size())),
       [this](const at::Tensor& tensor) { return arg_of(tensor); },
       node);
   return node;
@@ -153,13 +149,12 @@ void Recorder::call_view(
   const std::vector<at::Tensor> views =
       tensors_in(c10::ArrayRef<c10::IValue>(*stack).slice(before));
   const bool shares = views.front().storage().unsafeGetStorageImpl() ==
-      base.storage().unsafeGetStorageImpl();
+                      base.storage().unsafeGetStorageImpl();
   if (shares && views.size() == 1 && now_.table.is_current(views.front())) {
     // detach, alias, the transpose of a transpose: a value that is there.
     return;
   }
-  const std::vector<ValueId> values =
-      append(node, info, types_in(views));
+  const std::vector<ValueId> values = append(node, info, types_in(views));
   if (shares) {
     now_.table.add_views(base, views, node, values);
   } else {
@@ -185,7 +180,8 @@ void Recorder::call_mutation(
       }
     });
   }
-  const bool idle_batch_norm = !info.returns_mutated &&
+  const bool idle_batch_norm =
+      !info.returns_mutated &&
       (mutated.empty() || !arguments[info.mutated.back() + 1].toBool());
   if (idle_batch_norm) {
     // Evaluation, or no running statistics: nothing is written.
@@ -208,8 +204,8 @@ void Recorder::call_mutation(
   bool same_dtype = true;
   for (const at::Tensor& tensor : tensors_in(arguments)) {
     same_dtype &= !tensor.defined() || mutated.empty() ||
-        tensor.scalar_type() == mutated.front().scalar_type() ||
-        tensor.unsafeGetTensorImpl()->is_wrapped_number();
+                  tensor.scalar_type() == mutated.front().scalar_type() ||
+                  tensor.unsafeGetTensorImpl()->is_wrapped_number();
   }
   std::optional<TensorType> wide;
   if (info.returns_mutated && mutated.size() == 1 && !same_dtype &&
@@ -304,9 +300,7 @@ void Recorder::call_compute(
 }
 
 void Recorder::fill(
-    const at::Tensor& tensor,
-    Node node,
-    const std::string& stem) {
+    const at::Tensor& tensor, Node node, const std::string& stem) {
   const ValueId before = value_of(tensor);
   node.args.insert(node.args.begin(), {before});
   node.overwrites = before;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What results a call would have, without running it.
-#include <ATen/core/LegacyTypeDispatch.h>
-
 #include "aten/types.h"
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/recorder.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
 
 namespace weft {
 namespace {
@@ -58,12 +58,10 @@ std::string call_key(const Function& function, const Node& node) {
 
 // Which results a backward op was asked for; empty when it has no such mask.
 std::vector<bool> output_mask(
-    const c10::FunctionSchema& schema,
-    c10::ArrayRef<c10::IValue> arguments) {
+    const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].isBoolList() &&
-        schema.arguments()[i].name().find("output_mask") !=
-            std::string::npos) {
+        schema.arguments()[i].name().find("output_mask") != std::string::npos) {
       std::vector<bool> mask;
       for (const bool asked : arguments[i].toBoolList()) {
         mask.push_back(asked);
@@ -77,8 +75,7 @@ std::vector<bool> output_mask(
 }  // namespace
 
 std::vector<TensorType> Recorder::types_by_entry(
-    const OpInfo& info,
-    const Node& node) {
+    const OpInfo& info, const Node& node) {
   if (!info.def || !info.def->types) {
     return {};
   }
@@ -117,8 +114,9 @@ std::vector<c10::IValue> Recorder::infer(
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < types.size(); ++i) {
       tensors.push_back(
-          i < mask.size() && !mask[i] ? at::Tensor()
-                                      : make_hollow(types[i], weak_from_this()));
+          i < mask.size() && !mask[i]
+              ? at::Tensor()
+              : make_hollow(types[i], weak_from_this()));
     }
     if (schema.returns().size() == 1 &&
         schema.returns().front().type()->kind() == c10::TypeKind::ListType) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elements of tensors: those that are known without running the step, and what
 // happens when the step asks for others.
-#include <ATen/core/LegacyTypeDispatch.h>
-
 #include "aten/types.h"
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
 #include "capture/recorder.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
 
 namespace weft {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/storage_table.h"
 
+#include "aten/types.h"
+#include "base/error.h"
+
 #include <c10/core/StorageImpl.h>
 
 #include <string_view>
-
-#include "base/error.h"
-#include "aten/types.h"
 
 namespace weft {
 namespace {
@@ -36,10 +36,7 @@ int64_t wrap(int64_t dim, size_t ndim) {
 }
 
 Node scatter(
-    std::string op,
-    ValueId base,
-    ValueId piece,
-    std::vector<int64_t> numbers) {
+    std::string op, ValueId base, ValueId piece, std::vector<int64_t> numbers) {
   Node node;
   node.op = std::move(op);
   node.args = {{base}, {piece}};
@@ -137,8 +134,8 @@ std::optional<ValueId> StorageTable::remove(const c10::StorageImpl* storage) {
   return root;
 }
 
-int StorageTable::find_view(const Record& record, const at::Tensor& tensor)
-    const {
+int StorageTable::find_view(
+    const Record& record, const at::Tensor& tensor) const {
   const DType dtype = dtype_of(tensor.scalar_type());
   for (size_t i = 0; i < record.views.size(); ++i) {
     const View& view = record.views[i];
@@ -236,10 +233,7 @@ ValueId StorageTable::current(Record& record, int index) {
   return record.at(index).value;
 }
 
-ValueId StorageTable::written_parent(
-    Record& record,
-    int index,
-    ValueId value) {
+ValueId StorageTable::written_parent(Record& record, int index, ValueId value) {
   const int parent = record.at(index).parent;
   const ValueId old = current(record, parent);
   const View& view = record.at(index);
@@ -250,13 +244,12 @@ ValueId StorageTable::written_parent(
   op = op.substr(op.find('.') + 1);
   const auto is = [&](std::string_view stem) {
     return op == stem ||
-        (op.size() > stem.size() && op.substr(0, stem.size()) == stem &&
-         op[stem.size()] == '.');
+           (op.size() > stem.size() && op.substr(0, stem.size()) == stem &&
+            op[stem.size()] == '.');
   };
   Node node;
   std::string stem;
-  if (is("detach") || is("alias") || is("lift_fresh") ||
-      view.type == type) {
+  if (is("detach") || is("alias") || is("lift_fresh") || view.type == type) {
     return value;
   }
   if (is("transpose") || is("t")) {
@@ -287,8 +280,7 @@ ValueId StorageTable::written_parent(
   } else if (is("slice")) {
     node.op = "aten.slice_scatter";
     node.args = {{old}, {value}};
-    node.args.insert(
-        node.args.end(), made.args.begin() + 1, made.args.end());
+    node.args.insert(node.args.end(), made.args.begin() + 1, made.args.end());
     stem = "slice_scatter";
   } else if (
       is("view") || is("_unsafe_view") || is("_reshape_alias") ||

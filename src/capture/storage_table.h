@@ -3,11 +3,14 @@
 //
 // PyTorch's tensors share storages and are changed in place; a Graph has
 // neither. The table keeps, for every storage, the tensors seen in it as a tree
-// of views below the first one. A write gives the root a new version; views of an older version are emitted again when they are next read.
+// of views below the first one. A write gives the root a new version; views of
+// an older version are emitted again when they are next read.
 //
 // A tensor is known by its storage, offset, sizes, strides and dtype, never by
 // its TensorImpl: autograd hands saved tensors back as new ones.
 #pragma once
+
+#include "graph/graph.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -16,16 +19,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/graph.h"
-
 namespace weft {
 
 // Appends a node with results of these types to the function being recorded
 // and returns them. `stem` names them.
 using Emit = std::function<std::vector<ValueId>(
-    Node node,
-    const std::string& stem,
-    const std::vector<TensorType>& types)>;
+    Node node, const std::string& stem, const std::vector<TensorType>& types)>;
 
 class StorageTable {
  public:

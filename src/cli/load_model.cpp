@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/load_model.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
+#include "base/error.h"
+#include "base/text.h"
+#include "capture/capture_export.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-
-#include "base/error.h"
-#include "base/text.h"
-#include "capture/capture_export.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace weft {
 namespace {
@@ -77,9 +76,7 @@ int run(const std::vector<std::string>& words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-LoadedModel load_python(
-    const std::string& model,
-    const ModelOptions& options) {
+LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   const TemporaryFolder folder;
   const std::string output = folder.file("model.graph");
   const std::string python = interpreter(options);
@@ -109,9 +106,7 @@ LoadedModel load_python(
   return loaded;
 }
 
-LoadedModel load_export(
-    const std::string& model,
-    const ModelOptions& options) {
+LoadedModel load_export(const std::string& model, const ModelOptions& options) {
   WEFT_CHECK_USER(
       !options.batch_size && options.set.empty(),
       model,

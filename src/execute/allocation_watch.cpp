@@ -33,21 +33,13 @@ AllocationWatch::AllocationWatch() : counter_(std::make_shared<Counter>()) {
   open_ = true;
 }
 
-AllocationWatch::~AllocationWatch() {
-  close();
-}
+AllocationWatch::~AllocationWatch() { close(); }
 
-int64_t AllocationWatch::live_bytes() const {
-  return counter_->live;
-}
+int64_t AllocationWatch::live_bytes() const { return counter_->live; }
 
-int64_t AllocationWatch::peak_bytes() const {
-  return counter_->peak;
-}
+int64_t AllocationWatch::peak_bytes() const { return counter_->peak; }
 
-void AllocationWatch::reset_peak() {
-  counter_->peak = counter_->live;
-}
+void AllocationWatch::reset_peak() { counter_->peak = counter_->live; }
 
 void AllocationWatch::close() {
   if (open_) {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/replay.h"
 
+#include "aten/call.h"
+#include "aten/types.h"
+#include "base/error.h"
+#include "execute/allocation_watch.h"
+#include "execute/trunc_normal.h"
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -11,12 +17,6 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
-
-#include "aten/call.h"
-#include "aten/types.h"
-#include "base/error.h"
-#include "execute/allocation_watch.h"
-#include "execute/trunc_normal.h"
 
 namespace weft {
 namespace {
@@ -32,9 +32,7 @@ double number_of(const Arg& arg) {
 }
 
 void check_guard(
-    const Function& function,
-    const Node& node,
-    const at::Tensor& tensor) {
+    const Function& function, const Node& node, const at::Tensor& tensor) {
   const double seen = at::_local_scalar_dense(tensor).toDouble();
   const double expected = number_of(node.args.at(1));
   if (seen == expected || (std::isnan(seen) && std::isnan(expected))) {
@@ -152,9 +150,8 @@ std::vector<at::Tensor> replay_around(
       continue;
     }
     std::vector<at::Tensor> arguments;
-    for_each_operand(node, [&](ValueId id) {
-      arguments.push_back(values[index(id)]);
-    });
+    for_each_operand(
+        node, [&](ValueId id) { arguments.push_back(values[index(id)]); });
     if (node.op == "weft.guard") {
       check_guard(function, node, arguments.front());
       values[index(node.results.front())] = arguments.front();
@@ -203,15 +200,15 @@ std::vector<at::Tensor> replay_around(
 }  // namespace
 
 std::vector<at::Tensor> replay(
-    const Function& function,
-    const std::vector<at::Tensor>& inputs) {
+    const Function& function, const std::vector<at::Tensor>& inputs) {
   return replay_around(
-      function, inputs, [](NodeId, const std::function<void()>& run) { run(); });
+      function, inputs, [](NodeId, const std::function<void()>& run) {
+        run();
+      });
 }
 
 std::vector<int64_t> measure_scratch(
-    const Function& function,
-    const std::vector<at::Tensor>& inputs) {
+    const Function& function, const std::vector<at::Tensor>& inputs) {
   std::vector<int64_t> scratch(function.nodes.size(), 0);
   AllocationWatch watch;
   replay_around(

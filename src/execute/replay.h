@@ -3,12 +3,12 @@
 // proof that a capture is right, and the way initial values are made.
 #pragma once
 
+#include "graph/graph.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <vector>
-
-#include "graph/graph.h"
 
 namespace weft {
 
@@ -19,14 +19,12 @@ namespace weft {
 // Nodes of the optimizer phase are left out, and so are the outputs that they
 // make (undefined tensors). A guard that fails is a UserError.
 std::vector<at::Tensor> replay(
-    const Function& function,
-    const std::vector<at::Tensor>& inputs);
+    const Function& function, const std::vector<at::Tensor>& inputs);
 
 // The same run, giving for every node the bytes that its kernel took from the
 // CPU allocator besides its results and gave back before it returned.
 std::vector<int64_t> measure_scratch(
-    const Function& function,
-    const std::vector<at::Tensor>& inputs);
+    const Function& function, const std::vector<at::Tensor>& inputs);
 
 // The graph's constant as a tensor.
 at::Tensor constant_tensor(const Graph& graph, const std::string& name);

@@ -9,9 +9,7 @@
 namespace weft {
 namespace {
 
-double below(double x) {
-  return (1.0 + std::erf(x / std::sqrt(2.0))) / 2.0;
-}
+double below(double x) { return (1.0 + std::erf(x / std::sqrt(2.0))) / 2.0; }
 
 // The bound as the element type can hold it.
 double rounded(double bound, const at::Tensor& like) {
@@ -20,17 +18,12 @@ double rounded(double bound, const at::Tensor& like) {
 
 // Where normal numbers fall inside often: draw again what fell outside.
 at::Tensor redraw_outside(
-    at::Tensor result,
-    double mean,
-    double deviation,
-    double low,
-    double high) {
+    at::Tensor result, double mean, double deviation, double low, double high) {
   low = rounded(low, result);
   high = rounded(high, result);
   result.normal_(mean, deviation);
   while (true) {
-    const at::Tensor outside =
-        result.lt(low).bitwise_or(result.gt(high));
+    const at::Tensor outside = result.lt(low).bitwise_or(result.gt(high));
     if (!outside.any().item().toBool()) {
       return result;
     }
@@ -41,11 +34,7 @@ at::Tensor redraw_outside(
 
 // Where they rarely do: uniform numbers, kept in proportion to the density.
 at::Tensor reject_by_density(
-    at::Tensor result,
-    double mean,
-    double deviation,
-    double low,
-    double high) {
+    at::Tensor result, double mean, double deviation, double low, double high) {
   const double mode = std::max(low, std::min(mean, high));
   const double log_peak = -0.5 * std::pow((mode - mean) / deviation, 2);
   at::Tensor candidates = at::empty_like(result);

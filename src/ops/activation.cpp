@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation functions, each beside its backward op, which is linear in the
 // gradient.
-#include <utility>
-
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/iterator.h"
 #include "ops/kernel.h"
+
+#include <utility>
 
 namespace weft {
 namespace {
@@ -44,29 +44,25 @@ Rule glu_rule(const Function& function, const Node& node) {
 Rule glu_backward_rule(const Function& function, const Node& node) {
   std::string self = halved_dims(function, node, 1, 2, true);
   std::string grad = halved_dims(function, node, 1, 2, false);
-  return rule_from_text(
-      cat(grad, ", ", self, " -> ", self), function, node);
+  return rule_from_text(cat(grad, ", ", self, " -> ", self), function, node);
 }
 
 std::vector<TensorType> glu_backward_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 1);
   return {make_type(self.dtype, self.sizes)};
 }
 
 // The result, and a buffer of its size.
 std::vector<TensorType> log_sigmoid_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   return {make_type(self.dtype, self.sizes), make_type(self.dtype, self.sizes)};
 }
 
 // Both gradients have the sizes of self; that of the weight is summed later.
 std::vector<TensorType> prelu_backward_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 1);
   return {like(self), like(self)};
 }
@@ -84,9 +80,7 @@ OpDef forward(
   };
 }
 
-OpDef backward(
-    std::string_view name,
-    std::vector<std::string_view> examples) {
+OpDef backward(std::string_view name, std::vector<std::string_view> examples) {
   return {
       .name = name,
       .rule = kBackward,
@@ -128,19 +122,18 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(backward(
       "aten.hardswish_backward",
       {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
-  ops.push_back(
-      forward("aten.threshold", "aten.threshold_backward", {"(f32[8, 4], 0, 0.5)"}));
+  ops.push_back(forward(
+      "aten.threshold", "aten.threshold_backward", {"(f32[8, 4], 0, 0.5)"}));
   ops.push_back(
       backward("aten.threshold_backward", {"(f32[8, 4], f32[8, 4], 0)"}));
-  ops.push_back(forward(
-      "aten.softplus", "aten.softplus_backward", {"(f32[8, 4])"}));
+  ops.push_back(
+      forward("aten.softplus", "aten.softplus_backward", {"(f32[8, 4])"}));
   ops.push_back(
       backward("aten.softplus_backward", {"(f32[8, 4], f32[8, 4], 1, 20)"}));
   ops.push_back(forward(
       "aten.elu", "aten.elu_backward", {"(f32[8, 4])", "(f32[8, 4], 0.5)"}));
   ops.push_back(backward(
-      "aten.elu_backward",
-      {"(f32[8, 4], 1, 1, 1, false, f32[8, 4])"}));
+      "aten.elu_backward", {"(f32[8, 4], 1, 1, 1, false, f32[8, 4])"}));
   ops.push_back(forward("aten.celu", "", {"(f32[8, 4], 0.5)"}));
   ops.push_back(forward(
       "aten.leaky_relu",
@@ -185,6 +178,13 @@ void add_activation_ops(OpTable& ops) {
       .examples =
           {"(f32[8, 4], f32[8, 4], f32[8, 4])",
            "(f32[8, 4], f32[8, 4]{1, 8}, f32[8, 4])"},
+  });
+  ops.push_back({
+      .name = "aten.rrelu_with_noise_backward",
+      .rule = "..., ..., ... -> ...",
+      .linear = Linear::First,
+      .examples =
+          {"(f32[8, 4], f32[8, 4], f32[8, 4], 0.125, 0.25, true, false)"},
   });
   ops.push_back({
       .name = "aten._prelu_kernel",

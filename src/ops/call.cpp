@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/call.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
-
-#include "base/error.h"
 
 namespace weft {
 namespace {
 
 const Arg* present(const Arg* arg) {
   return arg == nullptr || std::holds_alternative<None>(arg->data) ? nullptr
-                                                                  : arg;
+                                                                   : arg;
 }
 
 template <typename T>
@@ -78,10 +78,7 @@ int64_t int_option(const Node& node, std::string_view name, int64_t fallback) {
   return arg == nullptr ? fallback : as<int64_t>(node, *arg);
 }
 
-double number_option(
-    const Node& node,
-    std::string_view name,
-    double fallback) {
+double number_option(const Node& node, std::string_view name, double fallback) {
   const Arg* arg = present(find_option(node, name));
   return arg == nullptr ? fallback : as_number(node, *arg);
 }
@@ -100,31 +97,22 @@ std::optional<DType> dtype_option(const Node& node, std::string_view name) {
 }
 
 const TensorType& type_arg(
-    const Function& function,
-    const Node& node,
-    size_t position) {
+    const Function& function, const Node& node, size_t position) {
   ValueId id = value_arg(node, position);
   WEFT_CHECK(
-      id != ValueId::None,
-      node.op,
-      " has no tensor at argument ",
-      position);
+      id != ValueId::None, node.op, " has no tensor at argument ", position);
   return function[id].type;
 }
 
 const TensorType& operand_type(
-    const Function& function,
-    const Node& node,
-    size_t i) {
+    const Function& function, const Node& node, size_t i) {
   std::vector<ValueId> ids = operands(node);
   WEFT_CHECK(i < ids.size(), node.op, " has no operand ", i);
   return function[ids[i]].type;
 }
 
 const TensorType& result_type(
-    const Function& function,
-    const Node& node,
-    size_t i) {
+    const Function& function, const Node& node, size_t i) {
   WEFT_CHECK(i < node.results.size(), node.op, " has no result ", i);
   return function[node.results[i]].type;
 }

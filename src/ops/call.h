@@ -4,12 +4,12 @@
 // reader of an optional one takes the default.
 #pragma once
 
+#include "graph/graph.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "graph/graph.h"
 
 namespace weft {
 
@@ -34,19 +34,13 @@ std::optional<DType> dtype_option(const Node& node, std::string_view name);
 
 // The type of the argument at a position, which must be a value.
 const TensorType& type_arg(
-    const Function& function,
-    const Node& node,
-    size_t position);
+    const Function& function, const Node& node, size_t position);
 // The type of the i-th operand in the order of weft::operands(node).
 const TensorType& operand_type(
-    const Function& function,
-    const Node& node,
-    size_t i);
+    const Function& function, const Node& node, size_t i);
 // The type of result i, which must be there.
 const TensorType& result_type(
-    const Function& function,
-    const Node& node,
-    size_t i = 0);
+    const Function& function, const Node& node, size_t i = 0);
 
 // -1 becomes ndim - 1. A scalar counts as having one dim, as in ATen.
 int64_t wrap_dim(int64_t dim, size_t ndim);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors made from numbers alone.
-#include <algorithm>
-#include <cmath>
-#include <utility>
-
 #include "base/error.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 #include "ops/split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -63,9 +63,7 @@ Rule arange_rule(const Function& function, const Node& node) {
 
 // A piece starts later and ends earlier, with the same step.
 void localize_arange(
-    const Function&,
-    Node& node,
-    const std::vector<Piece>& pieces) {
+    const Function&, Node& node, const std::vector<Piece>& pieces) {
   Range range(node);
   const Piece& piece = pieces.at(0);
   node.op = "aten.arange.start_step";
@@ -84,21 +82,18 @@ void localize_arange(
 }
 
 Rule linspace_rule(const Function& function, const Node& node) {
-  return rule_from_text(
-      cat("-> n=", int_arg(node, 2, 0)), function, node);
+  return rule_from_text(cat("-> n=", int_arg(node, 2, 0)), function, node);
 }
 
 void localize_linspace(
-    const Function&,
-    Node& node,
-    const std::vector<Piece>& pieces) {
+    const Function&, Node& node, const std::vector<Piece>& pieces) {
   const Piece& piece = pieces.at(0);
   if (piece.size == piece.whole) {
     return;
   }
   double start = number_arg(node, 0, 0);
-  double step = (number_arg(node, 1, 0) - start) /
-                static_cast<double>(piece.whole - 1);
+  double step =
+      (number_arg(node, 1, 0) - start) / static_cast<double>(piece.whole - 1);
   auto at = [&](int64_t i) { return start + static_cast<double>(i) * step; };
   set_arg(node, 0, {at(piece.start)});
   set_arg(node, 1, {at(piece.start + piece.size - 1)});
@@ -108,14 +103,11 @@ void localize_linspace(
 // The stated strides, kept in their order and without gaps for the local sizes
 // (already written into `sizes_at`).
 LocalizeFunction localize_strides(size_t sizes_at) {
-  return [=](const Function& function,
-             Node& node,
-             const std::vector<Piece>&) {
+  return [=](const Function& function, Node& node, const std::vector<Piece>&) {
     const TensorType& whole = result_type(function, node);
     Dims sizes = dims_arg(node, sizes_at);
     if (sizes != whole.sizes) {
-      set_arg(
-          node, sizes_at + 1, to_arg(strides_of(with_sizes(whole, sizes))));
+      set_arg(node, sizes_at + 1, to_arg(strides_of(with_sizes(whole, sizes))));
     }
   };
 }
@@ -219,8 +211,7 @@ void add_creation_ops(OpTable& ops) {
   ops.push_back(filled(
       "aten.empty.memory_format",
       OpKind::Empty,
-      {"([8, 4], dtype=f64)",
-       "([4, 8, 4, 4], memory_format=channels_last)"}));
+      {"([8, 4], dtype=f64)", "([4, 8, 4, 4], memory_format=channels_last)"}));
   ops.push_back(
       filled("aten.empty_permuted", OpKind::Empty, {"([8, 4], [1, 0])"}));
   ops.push_back(
@@ -233,8 +224,8 @@ void add_creation_ops(OpTable& ops) {
         OpKind::Compute,
         {"(f32[3], [8, 4])", "(f32[3], [8], dtype=i64)"}));
   }
-  ops.push_back(made_new(
-      "aten.new_full", OpKind::Compute, {"(f32[3], [8, 4], 0.5)"}));
+  ops.push_back(
+      made_new("aten.new_full", OpKind::Compute, {"(f32[3], [8, 4], 0.5)"}));
   ops.push_back(
       made_new("aten.new_empty", OpKind::Empty, {"(f32[3], [8, 4])"}));
   ops.push_back(made_new(
@@ -252,8 +243,8 @@ void add_creation_ops(OpTable& ops) {
          "(f32[8, 4]{1, 8}, memory_format=contiguous)",
          "(f32[8, 4], dtype=i64)"}));
   }
-  ops.push_back(made_like(
-      "aten.full_like", OpKind::Compute, {"(f32[8, 4]{1, 8}, 0.5)"}));
+  ops.push_back(
+      made_like("aten.full_like", OpKind::Compute, {"(f32[8, 4]{1, 8}, 0.5)"}));
   ops.push_back(made_like("aten.zero", OpKind::Compute, {"(f32[8, 4])"}));
   ops.push_back(made_like(
       "aten.empty_like",

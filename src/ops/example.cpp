@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/example.h"
 
+#include "base/text.h"
+
 #include <cctype>
 #include <optional>
 #include <string>
 #include <utility>
-
-#include "base/text.h"
 
 namespace weft {
 namespace {

@@ -2,12 +2,12 @@
 // The example calls of the op table.
 #pragma once
 
+#include "graph/graph.h"
+#include "ops/op_def.h"
+
 #include <cstdint>
 #include <string_view>
 #include <vector>
-
-#include "graph/graph.h"
-#include "ops/op_def.h"
 
 namespace weft {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fourier transforms: the transformed dims stay whole.
-#include <algorithm>
-#include <utility>
-
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/words.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 // The last dim named loses its redundant half (or gets it back).
 Dims transformed_sizes(const Function& function, const Node& node) {
   Dims sizes = operand_type(function, node, 0).sizes;
-  auto last = static_cast<size_t>(
-      wrap_dim(dims_arg(node, 1).back(), sizes.size()));
+  auto last =
+      static_cast<size_t>(wrap_dim(dims_arg(node, 1).back(), sizes.size()));
   if (node.op == "aten._fft_r2c" && bool_arg(node, 3, true)) {
     sizes[last] = sizes[last] / 2 + 1;
   } else if (node.op == "aten._fft_c2r") {
@@ -38,19 +38,17 @@ Rule fft_rule(const Function& function, const Node& node) {
 
 using Order = std::vector<size_t>;
 
-void sort_by_stride(Order::iterator from, Order::iterator to, const Dims& strides) {
-  std::stable_sort(from, to, [&](size_t a, size_t b) {
-    return strides[a] > strides[b];
-  });
+void sort_by_stride(
+    Order::iterator from, Order::iterator to, const Dims& strides) {
+  std::stable_sort(
+      from, to, [&](size_t a, size_t b) { return strides[a] > strides[b]; });
 }
 
 // MKL transforms the last dims of a row-major tensor, so the result is laid out
 // with the other dims first, in the order of their strides, and the transformed
 // ones after them.
 Dims transformed_strides(
-    const Dims& strides,
-    const Order& transformed,
-    const Dims& sizes) {
+    const Dims& strides, const Order& transformed, const Dims& sizes) {
   Order order;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (std::find(transformed.begin(), transformed.end(), i) ==

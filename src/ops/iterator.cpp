@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/iterator.h"
 
+#include "ops/kernel.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "ops/kernel.h"
 
 namespace weft {
 namespace {
@@ -79,10 +79,7 @@ Dims broadcast_sizes(const std::vector<TensorType>& operands) {
 // Whether dim a must be faster (-1) or slower (1) than dim b; the first operand
 // that can tell decides.
 int compare_dims(
-    const std::vector<Dims>& strides,
-    const Dims& sizes,
-    size_t a,
-    size_t b) {
+    const std::vector<Dims>& strides, const Dims& sizes, size_t a, size_t b) {
   for (const Dims& operand : strides) {
     if (operand[a] == 0 || operand[b] == 0) {
       continue;
@@ -100,8 +97,7 @@ int compare_dims(
 // Dims from the fastest to the slowest, sorted as TensorIterator does: not
 // every pair of dims can be told apart, so the way of sorting matters.
 std::vector<size_t> iteration_order(
-    const std::vector<Dims>& strides,
-    const Dims& sizes) {
+    const std::vector<Dims>& strides, const Dims& sizes) {
   std::vector<size_t> order;
   for (size_t i = sizes.size(); i-- > 0;) {
     order.push_back(i);
@@ -123,8 +119,7 @@ std::vector<size_t> iteration_order(
 }
 
 std::vector<TensorType> operand_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   std::vector<TensorType> types;
   for (ValueId id : operands(node)) {
     types.push_back(function[id].type);
@@ -191,9 +186,7 @@ DType promoted_type(const Function& function, const Node& node) {
   return result.value_or(DType::F32);
 }
 
-TensorType iterated_type(
-    DType dtype,
-    const std::vector<TensorType>& operands) {
+TensorType iterated_type(DType dtype, const std::vector<TensorType>& operands) {
   Dims sizes = broadcast_sizes(operands);
   std::vector<Dims> strides;
   bool same = true;

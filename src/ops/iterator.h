@@ -4,10 +4,10 @@
 // replaces by its own once it is loaded.
 #pragma once
 
+#include "ops/op_def.h"
+
 #include <optional>
 #include <vector>
-
-#include "ops/op_def.h"
 
 namespace weft {
 
@@ -20,9 +20,7 @@ DType promote(DType a, DType b);
 DType promoted_type(const Function& function, const Node& node);
 
 // Sizes broadcast; strides in the order of the operands' strides.
-TensorType iterated_type(
-    DType dtype,
-    const std::vector<TensorType>& operands);
+TensorType iterated_type(DType dtype, const std::vector<TensorType>& operands);
 
 // One result, of all operands: promoted; or of that type.
 TypesFunction iterated(std::optional<DType> dtype = std::nullopt);

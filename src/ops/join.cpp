@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that put tensors together or elements elsewhere: cat, stack, repeat,
 // roll, flip, triangles, shuffles.
-#include <algorithm>
-#include <utility>
-
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 #include "ops/words.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -57,17 +57,14 @@ Rule repeat_rule(const Function& function, const Node& node) {
   for (size_t i = 0; i < repeats.size(); ++i) {
     size_t added = repeats.size() - ndim;
     std::string count = cat("repeat", i, "=", repeats[i]);
-    result.push_back(
-        i < added ? count : cat("(", count, " d", i - added, ")"));
+    result.push_back(i < added ? count : cat("(", count, " d", i - added, ")"));
   }
   return rule_from_text(
       cat(term(dim_words(ndim)), " -> ", term(result)), function, node);
 }
 
 void localize_repeat(
-    const Function& function,
-    Node& node,
-    const std::vector<Piece>& pieces) {
+    const Function& function, Node& node, const std::vector<Piece>& pieces) {
   Rule rule = repeat_rule(function, node);
   Dims repeats = dims_arg(node, 1);
   for (size_t i = 0; i < repeats.size(); ++i) {
@@ -93,23 +90,16 @@ RuleFunction moves_along(size_t dims_at, bool empty_means_all) {
 // Row r and column c of a piece are r + its first row and c + its first column
 // of the whole.
 void localize_triangle(
-    const Function& function,
-    Node& node,
-    const std::vector<Piece>& pieces) {
+    const Function& function, Node& node, const std::vector<Piece>& pieces) {
   Rule rule = rule_of(function, node);
   const Piece& rows = pieces[static_cast<size_t>(find_factor(rule, "row"))];
   const Piece& columns =
       pieces[static_cast<size_t>(find_factor(rule, "column"))];
-  set_arg(
-      node,
-      1,
-      {int_arg(node, 1, 0) + rows.start - columns.start});
+  set_arg(node, 1, {int_arg(node, 1, 0) + rows.start - columns.start});
 }
 
 // Copied into a new tensor of the same memory format.
-std::vector<TensorType> roll_types(
-    const Function& function,
-    const Node& node) {
+std::vector<TensorType> roll_types(const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   return {in_format_of(self, self.dtype, self.sizes)};
 }
@@ -186,8 +176,7 @@ void add_join_ops(OpTable& ops) {
       .name = "aten.stack",
       .rule_of = stack_rule,
       .linear = Linear::All,
-      .examples =
-          {"([f32[8, 4], f32[8, 4]])", "([f32[8, 4], f32[8, 4]], -1)"},
+      .examples = {"([f32[8, 4], f32[8, 4]])", "([f32[8, 4], f32[8, 4]], -1)"},
   });
   ops.push_back({
       .name = "aten.repeat",

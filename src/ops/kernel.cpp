@@ -170,8 +170,7 @@ std::string numbered(
 }
 
 std::vector<TensorType> copied_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   const DType dtype = dtype_option(node, "dtype").value_or(self.dtype);
   const Arg* format = find_option(node, "memory_format");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decompositions and solvers: a matrix stays whole, a batch of them may be
 // split. And distances between rows.
-#include <utility>
-
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
+
+#include <utility>
 
 namespace weft {
 namespace {
@@ -62,8 +62,7 @@ void add_decompositions(OpTable& ops) {
             Dims order = b.sizes;
             std::swap(order[order.size() - 1], order[order.size() - 2]);
             Dims strides = row_major_strides(order);
-            std::swap(
-                strides[strides.size() - 1], strides[strides.size() - 2]);
+            std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
             return std::vector<TensorType>{
                 make_type(b.dtype, b.sizes, strides)};
           },
@@ -89,8 +88,7 @@ void add_decompositions(OpTable& ops) {
 }
 
 std::vector<TensorType> distance_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& x = operand_type(function, node, 0);
   Dims sizes = x.sizes;
   const Dims& other = operand_type(function, node, 1).sizes;
@@ -122,9 +120,8 @@ void add_distances(OpTable& ops) {
             const TensorType& x = operand_type(function, node, 1);
             return std::vector<TensorType>{make_type(x.dtype, x.sizes)};
           },
-      .examples =
-          {"(f32[4, 8, 12], f32[4, 8, 4], f32[4, 12, 4], 2.0, "
-           "f32[4, 8, 12]>0)"},
+      .examples = {"(f32[4, 8, 12], f32[4, 8, 4], f32[4, 12, 4], 2.0, "
+                   "f32[4, 8, 12]>0)"},
   });
 }
 

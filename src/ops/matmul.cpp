@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of matrices. b = batch, m and n = rows and columns of the result,
 // k = what is summed over.
-#include <string>
-#include <utility>
-
 #include "base/error.h"
 #include "ops/call.h"
 #include "ops/families.h"
+
+#include <string>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -44,9 +44,7 @@ RuleFunction added_product(std::string result, std::string product) {
 // Every rank adds its share of self to its partial product, so that the sum has
 // it once. Integers cannot be shared: the first rank adds all of it.
 void share_beta(
-    const Function& function,
-    Node& node,
-    const std::vector<Piece>& pieces) {
+    const Function& function, Node& node, const std::vector<Piece>& pieces) {
   Rule rule = rule_of(function, node);
   DType dtype = operand_type(function, node, 0).dtype;
   bool divisible = is_floating(dtype) || is_complex(dtype);
@@ -75,8 +73,7 @@ void share_beta(
 
 // Of the last two operands: rows of the one, columns of the other.
 std::vector<TensorType> product_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const std::vector<ValueId> all = operands(node);
   const TensorType& a = function[all.at(all.size() - 2)].type;
   const TensorType& b = function[all.back()].type;
@@ -85,16 +82,14 @@ std::vector<TensorType> product_types(
 
 // The same in each item of a batch.
 std::vector<TensorType> batched_product_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   TensorType type = product_types(function, node).front();
   const TensorType& b = function[operands(node).back()].type;
   return {make_type(type.dtype, {b.sizes[0], type.sizes[0], type.sizes[1]})};
 }
 
 std::vector<TensorType> int_mm_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   return {make_type(
       DType::I32,
       {operand_type(function, node, 0).sizes.at(0),
@@ -117,11 +112,10 @@ Rule linear_rule(const Function& function, const Node& node) {
 Rule grouped_rule(const Function& function, const Node& node) {
   bool batched = type_arg(function, node, 0).sizes.size() == 3;
   bool batched2 = type_arg(function, node, 1).sizes.size() == 3;
-  std::string_view text =
-      batched && batched2 ? "g m k, g k n -> g m n"
-      : batched2          ? "m! k, g! k n, g! -> m! n"
-      : batched           ? "g! m k, k n!, g! -> m n!"
-                          : "m k!, k! n, g! -> g! m n";
+  std::string_view text = batched && batched2 ? "g m k, g k n -> g m n"
+                          : batched2          ? "m! k, g! k n, g! -> m! n"
+                          : batched           ? "g! m k, k n!, g! -> m n!"
+                                              : "m k!, k! n, g! -> g! m n";
   return rule_from_text(text, function, node);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Negative log likelihood: the class of every target is looked up. Sums split
 // into partial sums. A mean divides by a count that depends on the targets, so
-// it stays whole; lower/split_means.cpp makes it a sum and a count, which split.
+// it stays whole; lower/split_means.cpp makes it a sum and a count, which
+// split.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"

@@ -3,15 +3,15 @@
 // op asks here; no other folder keeps a table keyed by op name.
 #pragma once
 
+#include "graph/graph.h"
+#include "ops/rule.h"
+
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "graph/graph.h"
-#include "ops/rule.h"
 
 namespace weft {
 
@@ -30,8 +30,8 @@ using TypesFunction =
     std::function<std::vector<TensorType>(const Function&, const Node&)>;
 // Rewrites sizes, offsets and counts in the node's arguments for one rank's
 // pieces (one a factor of the rule, in order).
-using LocalizeFunction = std::function<
-    void(const Function&, Node&, const std::vector<Piece>& pieces)>;
+using LocalizeFunction = std::function<void(
+    const Function&, Node&, const std::vector<Piece>& pieces)>;
 
 enum class OpKind : uint8_t {
   Compute,  // makes new storage for its results
@@ -48,7 +48,7 @@ enum class Linear : uint8_t {
   No,
   First,  // in operand 0, the others whole: most backward ops
   Each,   // in any one operand, the others whole: mul, mm
-  All,    // in all operands together: add, cat; every view
+  All,    // in all operands together: add, cat, most views
 };
 
 // A loss that divides by a count it returns: with the argument at
@@ -71,7 +71,6 @@ struct OpDef {
 
   OpKind kind = OpKind::Compute;
 
-  // Views are Linear::All without saying so.
   Linear linear = Linear::No;
 
   // Floating point operations as torch.utils.flop_counter counts them (a
@@ -84,9 +83,9 @@ struct OpDef {
   // before it returns. Null: none.
   CountFunction scratch_bytes = nullptr;
 
-  // The result types, or none where only PyTorch knows. Null where PyTorch has a
-  // meta kernel in C++ and the op is rare. Capture asks here first: it is faster
-  // than PyTorch's meta kernels, most of which are Python's.
+  // The result types, or none where only PyTorch knows. Null where PyTorch has
+  // a meta kernel in C++ and the op is rare. Capture asks here first: it is
+  // faster than PyTorch's meta kernels, most of which are Python's.
   TypesFunction types = nullptr;
 
   // Index of the argument that states the sizes of result 0 (view, expand,

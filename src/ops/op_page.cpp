@@ -84,7 +84,7 @@ std::string row(const OpDef& def) {
       " | ",
       code(example),
       " | ",
-      word(def.kind == OpKind::View ? Linear::All : def.linear),
+      word(def.linear),
       " | ",
       code(def.backward),
       " |\n");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "ops/call.h"
 #include "ops/families.h"
 #include "ops/op_def.h"
 #include "ops/rule_text.h"
@@ -135,8 +136,11 @@ Linear linear_of(const Node& node) {
   if (def == nullptr) {
     return Linear::No;
   }
-  if (def->kind == OpKind::View) {
-    return Linear::All;
+  // A conversion to integers rounds.
+  if (std::optional<DType> dtype = dtype_option(node, "dtype")) {
+    if (!is_floating(*dtype) && !is_complex(*dtype)) {
+      return Linear::No;
+    }
   }
   // x + 1 has a number in the place of a tensor: every rank would add it.
   if (def->linear == Linear::All && !def->rule.empty()) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What can be said of every entry without running ATen (test/ops proves the
 // rest).
-#include <gtest/gtest.h>
-
-#include <set>
-
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/example.h"
 #include "ops/op_def.h"
 #include "ops/split.h"
+
+#include <gtest/gtest.h>
+#include <set>
 
 namespace weft {
 namespace {
@@ -56,8 +55,7 @@ Node call(std::string op, Function& function, std::vector<Dims> operands) {
 TEST(OpTable, TreatsUnknownOpsAsWhole) {
   Function function;
   Node node = call("aten.no_such_op", function, {{8, 4}});
-  add_node(
-      function, node, {"y"}, {make_type(DType::F32, {16})});
+  add_node(function, node, {"y"}, {make_type(DType::F32, {16})});
   const Node& added = function.nodes.back();
   EXPECT_EQ(print(rule_of(function, added)), "1 1 -> _");
   EXPECT_EQ(flops_of(function, added), 32);
@@ -79,6 +77,10 @@ TEST(OpTable, NumbersAreNotPartialSums) {
   EXPECT_EQ(linear_of(node), Linear::No);
   node = call("aten.add.Tensor", function, {{8}, {8}});
   EXPECT_EQ(linear_of(node), Linear::All);
+  node = call("aten._to_copy", function, {{8}});
+  EXPECT_EQ(linear_of(node), Linear::All);
+  node.options = {{"dtype", {DType::I64}}};
+  EXPECT_EQ(linear_of(node), Linear::No);
 }
 
 TEST(Split, LocalizesSizesAndOffsets) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Borders added to some dims, which stay whole; the others may be split. `pad`
 // has (before, after) for the last dim, then for the one before, ...
-#include <utility>
-
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 #include "ops/words.h"
+
+#include <utility>
 
 namespace weft {
 namespace {
@@ -33,8 +33,7 @@ PadTerms pad_terms(const Dims& sizes, const Dims& pad) {
 Rule pad_rule(const Function& function, const Node& node) {
   PadTerms terms =
       pad_terms(type_arg(function, node, 0).sizes, dims_arg(node, 1));
-  return rule_from_text(
-      cat(terms.from, " -> ", terms.to), function, node);
+  return rule_from_text(cat(terms.from, " -> ", terms.to), function, node);
 }
 
 // (grad, self, pad)
@@ -47,8 +46,7 @@ Rule pad_backward_rule(const Function& function, const Node& node) {
 
 // Replicated borders: 4 and 5 dims keep the memory format.
 std::vector<TensorType> pad_backward_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = type_arg(function, node, 1);
   bool keeps = node.op == "aten.reflection_pad2d_backward" ||
                node.op == "aten.replication_pad2d_backward" ||
@@ -73,8 +71,7 @@ OpDef pad(
 }
 
 OpDef pad_backward(
-    std::string_view name,
-    std::vector<std::string_view> examples) {
+    std::string_view name, std::vector<std::string_view> examples) {
   return {
       .name = name,
       .rule_of = pad_backward_rule,

@@ -14,8 +14,7 @@ constexpr std::string_view kBinary = "..., ... -> ...";
 constexpr std::string_view kTernary = "..., ..., ... -> ...";
 
 std::vector<TensorType> magnitude_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   DType dtype = real_type(self.dtype);
   if (node.op == "aten.angle" && !is_floating(dtype)) {
@@ -25,15 +24,13 @@ std::vector<TensorType> magnitude_types(
 }
 
 std::vector<TensorType> frexp_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   return {like(self), like(self, DType::I32)};
 }
 
 std::vector<TensorType> complex_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& a = operand_type(function, node, 0);
   DType dtype = a.dtype == DType::F64 ? DType::C128 : DType::C64;
   return {iterated_type(dtype, {a, operand_type(function, node, 1)})};
@@ -41,8 +38,7 @@ std::vector<TensorType> complex_types(
 
 // Row-major, of the type of operand 0.
 std::vector<TensorType> masked_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   return {make_type(
       self.dtype,
@@ -52,8 +48,7 @@ std::vector<TensorType> masked_types(
 
 // The condition does not say the element type.
 std::vector<TensorType> where_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   Node choice = node;
   choice.args.erase(choice.args.begin());
   std::vector<TensorType> operand_types;
@@ -151,11 +146,11 @@ void add_unary(OpTable& ops) {
       {.rule = kUnary,
        .linear = Linear::All,
        .types = copied_types,
-       .examples =
-           {"(f32[8, 4])",
-            "(f32[8, 4]{1, 8})",
-            "(f32[8, 4]{1, 8}, memory_format=contiguous)",
-            "(f32[8, 4]{0, 1})"}});
+       .examples = {
+           "(f32[8, 4])",
+           "(f32[8, 4]{1, 8})",
+           "(f32[8, 4]{1, 8}, memory_format=contiguous)",
+           "(f32[8, 4]{0, 1})"}});
   add_ops(
       ops,
       {"aten.deg2rad", "aten.neg", "aten.positive", "aten.rad2deg"},
@@ -165,7 +160,9 @@ void add_unary(OpTable& ops) {
   add_ops(
       ops,
       {"aten.bitwise_not"},
-      {.rule = kUnary, .types = iterated_as_first(), .examples = {"(i64[8, 4])", "(bool[8, 4])"}});
+      {.rule = kUnary,
+       .types = iterated_as_first(),
+       .examples = {"(i64[8, 4])", "(bool[8, 4])"}});
   add_ops(
       ops,
       {"aten.conj_physical", "aten._conj_physical"},
@@ -303,8 +300,7 @@ void add_binary(OpTable& ops) {
       "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})",
       "(f32[8, 4], f32[])"};
   const std::vector<std::string_view> integers = {
-      "(i64[8, 4], i64[8, 4])",
-      "(i64[8, 1, 4], i64[4, 1])"};
+      "(i64[8, 4], i64[8, 4])", "(i64[8, 1, 4], i64[4, 1])"};
   add_ops(
       ops,
       {"aten.eq.Tensor",
@@ -397,8 +393,8 @@ void add_binary(OpTable& ops) {
       {"aten.complex", "aten.polar"},
       {.rule = kBinary,
        .types = complex_types,
-       .examples =
-           {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}});
+       .examples = {
+           "(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}});
   // The result has the sizes of the first operand.
   ops.push_back({
       .name = "aten.copy",
@@ -440,9 +436,9 @@ void add_ternary(OpTable& ops) {
       ops,
       {"aten.addcmul", "aten.addcdiv"},
       {.rule = kTernary,
-       .examples =
-           {"(f32[8, 4], f32[8, 4], f32[8, 4], value=0.5)",
-            "(f32[8, 4], f32[4], f32[8, 1])"}});
+       .examples = {
+           "(f32[8, 4], f32[8, 4], f32[8, 4], value=0.5)",
+           "(f32[8, 4], f32[4], f32[8, 1])"}});
   ops.push_back({
       .name = "aten.where.self",
       .rule = kTernary,

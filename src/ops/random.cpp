@@ -11,8 +11,7 @@ namespace {
 
 // The result, and which elements are kept.
 std::vector<TensorType> dropout_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);
   return {like(self), like(self, DType::Bool)};
 }
@@ -141,8 +140,7 @@ void add_random_ops(OpTable& ops) {
       .kind = OpKind::Random,
       .types = dropout_types,
       .backward = "aten.native_dropout_backward",
-      .examples =
-          {"(f32[8, 4], 0.5, true)", "(f32[8, 4]{1, 8}, 0.5, true)"},
+      .examples = {"(f32[8, 4], 0.5, true)", "(f32[8, 4]{1, 8}, 0.5, true)"},
   });
   ops.push_back({
       .name = "aten.rrelu_with_noise_functional",

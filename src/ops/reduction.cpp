@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that make one element out of all elements along some dims.
-#include <algorithm>
-#include <cmath>
-#include <utility>
-
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/iterator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -25,19 +25,17 @@ struct Reduction {
 };
 
 Rule reduce(
-    const Reduction& reduction,
-    const Function& function,
-    const Node& node) {
+    const Reduction& reduction, const Function& function, const Node& node) {
   size_t ndim = operand_type(function, node, 0).sizes.size();
   Dims dims;
   if (reduction.dims_at >= 0) {
     dims = dims_arg(node, static_cast<size_t>(reduction.dims_at));
   }
   dims = wrap_dims(dims, ndim, /*empty_means_all=*/true);
-  bool keep = reduction.keepdim_at >= 0
-                  ? bool_arg(
-                        node, static_cast<size_t>(reduction.keepdim_at), false)
-                  : bool_option(node, "keepdim", false);
+  bool keep =
+      reduction.keepdim_at >= 0
+          ? bool_arg(node, static_cast<size_t>(reduction.keepdim_at), false)
+          : bool_option(node, "keepdim", false);
   std::vector<std::string> from;
   std::vector<std::string> to;
   for (size_t i = 0; i < ndim; ++i) {
@@ -77,15 +75,12 @@ DType same(DType dtype) { return dtype; }
 DType summed(DType dtype) {
   return is_floating(dtype) || is_complex(dtype) ? dtype : DType::I64;
 }
-DType real(DType dtype) {
-  return is_floating(dtype) ? dtype : DType::F32;
-}
+DType real(DType dtype) { return is_floating(dtype) ? dtype : DType::F32; }
 DType counted(DType) { return DType::I64; }
 
 // Row-major results; `dtypes` one a result. A dtype option wins.
 TypesFunction reduced(
-    const Reduction& reduction,
-    std::vector<DTypeFunction> dtypes) {
+    const Reduction& reduction, std::vector<DTypeFunction> dtypes) {
   return [=](const Function& function, const Node& node) {
     Rule rule = reduce(reduction, function, node);
     DType self = operand_type(function, node, 0).dtype;
@@ -162,8 +157,7 @@ void add_sums(OpTable& ops) {
       .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = ":mean"}),
       .linear = Linear::All,
       .types = reduced(by_dims, {same}),
-      .examples =
-          {"(f32[8, 4, 12], [1])", "(f32[8, 4, 12], [-1, -2], true)"},
+      .examples = {"(f32[8, 4, 12], [1])", "(f32[8, 4, 12], [-1, -2], true)"},
   });
   ops.push_back({
       .name = "aten.prod",
@@ -215,15 +209,14 @@ void add_extremes(OpTable& ops) {
     // The position of the extreme is that in the whole dim.
     ops.push_back({
         .name = larger ? "aten.max.dim" : "aten.min.dim",
-        .rule_of = reduces(
-            {.dims_at = 1, .keepdim_at = 2, .mark = "!", .results = 2}),
+        .rule_of =
+            reduces({.dims_at = 1, .keepdim_at = 2, .mark = "!", .results = 2}),
         .examples = {"(f32[8, 4, 12], 1)", "(f32[8, 4], 0, true)"},
     });
     ops.push_back({
         .name = larger ? "aten.argmax" : "aten.argmin",
         .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = "!"}),
-        .examples =
-            {"(f32[8, 4], -1)", "(f32[8, 4], 0, true)", "(f32[8, 4])"},
+        .examples = {"(f32[8, 4], -1)", "(f32[8, 4], 0, true)", "(f32[8, 4])"},
     });
     // Of booleans: any is the larger, all the smaller.
     ops.push_back({

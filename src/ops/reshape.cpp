@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/reshape.h"
 
-#include <numeric>
-
 #include "base/error.h"
+
+#include <numeric>
 
 namespace weft {
 namespace {
@@ -53,8 +53,7 @@ class Side {
 
 int add_factor(Rule& rule, int64_t size, FactorKind kind) {
   auto index = static_cast<int>(rule.factors.size());
-  rule.factors.push_back(
-      {.name = cat("d", index), .size = size, .kind = kind});
+  rule.factors.push_back({.name = cat("d", index), .size = size, .kind = kind});
   return index;
 }
 
@@ -75,7 +74,8 @@ void take_whole(Rule& rule, Side& from, Side& to) {
 }  // namespace
 
 Rule reshape_rule(const Dims& from, const Dims& to) {
-  WEFT_CHECK(count_of(from) == count_of(to), "a change of shape loses elements");
+  WEFT_CHECK(
+      count_of(from) == count_of(to), "a change of shape loses elements");
   Rule rule;
   if (count_of(from) == 0) {
     rule.operands = {std::vector<DimFactors>(from.size())};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rule.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/error.h"
 #include "ops/rule_text.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -73,9 +73,7 @@ std::vector<Placed> place_results(
     }
     placed.push_back({&terms[i], sizes});
   }
-  WEFT_CHECK(
-      node.results.size() <= terms.size(),
-      "more results than terms");
+  WEFT_CHECK(node.results.size() <= terms.size(), "more results than terms");
   return placed;
 }
 
@@ -113,9 +111,7 @@ class Sizer {
     bool has_ellipsis = std::any_of(
         placed.term->dims.begin(),
         placed.term->dims.end(),
-        [](const DimText& dim) {
-          return dim.kind == DimText::Kind::Ellipsis;
-        });
+        [](const DimText& dim) { return dim.kind == DimText::Kind::Ellipsis; });
     if (!has_ellipsis || placed.sizes == nullptr) {
       return 0;
     }
@@ -128,9 +124,7 @@ class Sizer {
   }
 
   std::vector<DimFactors> add_term(
-      const Placed& placed,
-      bool in_result,
-      size_t tensor) {
+      const Placed& placed, bool in_result, size_t tensor) {
     bool apart = placed.term->apart ||
                  (in_result && is_undefined(placed, results_.size()));
     if (apart) {
@@ -203,9 +197,7 @@ class Sizer {
 
   bool is_halo(bool in_result, size_t tensor, size_t dim) const {
     return std::any_of(
-        rule_.halos.begin(),
-        rule_.halos.end(),
-        [&](const HaloDim& halo) {
+        rule_.halos.begin(), rule_.halos.end(), [&](const HaloDim& halo) {
           return halo.in_result == in_result &&
                  halo.tensor == static_cast<int>(tensor) &&
                  halo.dim == static_cast<int>(dim);
@@ -220,10 +212,7 @@ class Sizer {
       learn(results_, rule_.results, true);
     }
     for (const Factor& factor : rule_.factors) {
-      WEFT_CHECK(
-          factor.size != kUnknown,
-          "no size for factor ",
-          factor.name);
+      WEFT_CHECK(factor.size != kUnknown, "no size for factor ", factor.name);
     }
   }
 
@@ -311,9 +300,7 @@ bool holds(const std::vector<DimFactors>& dims, int factor) {
 }  // namespace
 
 Rule rule_from_text(
-    std::string_view text,
-    const Function& function,
-    const Node& node) {
+    std::string_view text, const Function& function, const Node& node) {
   RuleText parsed = parse_rule_text(text);
   try {
     return Sizer(
@@ -405,9 +392,8 @@ std::string print(const Rule& rule) {
       std::vector<std::string> factors;
       for (int index : dims[d]) {
         HaloDim halo{index, in_result, at, static_cast<int>(d)};
-        bool reaches =
-            std::find(rule.halos.begin(), rule.halos.end(), halo) !=
-            rule.halos.end();
+        bool reaches = std::find(rule.halos.begin(), rule.halos.end(), halo) !=
+                       rule.halos.end();
         factors.push_back(print_factor(index, reaches));
       }
       texts.push_back(

@@ -27,19 +27,20 @@
 // Example: attention "b h s k!, b h t! k!, b h t! v -> b h s v".
 #pragma once
 
+#include "graph/graph.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "graph/graph.h"
 
 namespace weft {
 
 enum class FactorKind : uint8_t { Free, Whole, Halo, Lookup };
 
 // How the pieces' results are joined when a split factor is missing in them.
-// The pieces of a Mean have equal sizes; Norm is the root of the sum of squares.
+// The pieces of a Mean have equal sizes; Norm is the root of the sum of
+// squares.
 enum class Combine : uint8_t { Sum, Mean, Max, Min, Product, Norm };
 
 // What a piece of a `~` factor touches. The factor counts the steps of the
@@ -109,9 +110,7 @@ struct Rule {
 // undefined (recorded with sizes [0]) take no part. Throws InternalError when
 // the text and the node do not fit: an entry of the table is wrong.
 Rule rule_from_text(
-    std::string_view text,
-    const Function& function,
-    const Node& node);
+    std::string_view text, const Function& function, const Node& node);
 
 // Nothing may be split: what an op without an entry gets.
 Rule whole_rule(const Function& function, const Node& node);

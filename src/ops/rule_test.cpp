@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rule.h"
 
-#include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "ops/example.h"
 #include "ops/reshape.h"
+
+#include <gtest/gtest.h>
 
 namespace weft {
 namespace {
@@ -27,15 +27,13 @@ TEST(Rule, KeepsMarks) {
   EXPECT_EQ(
       sized("a! b?, c:mean -> a b", "(f32[2, 3], f32[4])"),
       "a=2! b=3?, c=4:mean -> a b");
-  EXPECT_EQ(
-      sized("n h~ -> n h=6", "(f32[2, 8])"), "n=2 h=6~ -> n h");
+  EXPECT_EQ(sized("n h~ -> n h=6", "(f32[2, 8])"), "n=2 h=6~ -> n h");
 }
 
 TEST(Rule, MarksOneDimWithHalo) {
   OpDef def = {.name = "aten.test"};
   Example example = parse_example(def, "(f32[2, 8])");
-  Rule rule =
-      rule_from_text("n h~ -> n h=6", example.function, example.node);
+  Rule rule = rule_from_text("n h~ -> n h=6", example.function, example.node);
   ASSERT_EQ(rule.halos.size(), 1u);
   EXPECT_EQ(rule.halos[0], (HaloDim{1, false, 0, 1}));
   EXPECT_EQ(rule.factors[1].kind, FactorKind::Halo);
@@ -46,8 +44,9 @@ TEST(Rule, BroadcastsEllipsis) {
       sized("..., ... -> ...", "(f32[8, 1, 4], f32[3, 1])"),
       "dim0=8 1 dim2=4, dim1=3 1 -> dim0 dim1 dim2");
   EXPECT_EQ(sized("... d -> ...", "(f32[5])"), "d=5 -> ()");
-  EXPECT_EQ(sized("n ... -> n ...", "(f32[2, 3, 4])"),
-            "n=2 dim0=3 dim1=4 -> n dim0 dim1");
+  EXPECT_EQ(
+      sized("n ... -> n ...", "(f32[2, 3, 4])"),
+      "n=2 dim0=3 dim1=4 -> n dim0 dim1");
 }
 
 TEST(Rule, TakesBroadcastDimsOut) {
@@ -57,8 +56,7 @@ TEST(Rule, TakesBroadcastDimsOut) {
 }
 
 TEST(Rule, SolvesProducts) {
-  EXPECT_EQ(
-      sized("(a=2 b) -> a b", "(f32[6])"), "(a=2 b=3) -> a b");
+  EXPECT_EQ(sized("(a=2 b) -> a b", "(f32[6])"), "(a=2 b=3) -> a b");
 }
 
 TEST(Rule, PassesOverAbsentOperands) {
@@ -115,9 +113,7 @@ TEST(Reshape, SplitsAndMerges) {
 }
 
 TEST(Reshape, SharesTheCommonFactor) {
-  EXPECT_EQ(
-      reshaped({6, 4}, {4, 6}),
-      "(d0=2 d1=3!) d3=4! -> (d0 d2=2!) d4=6!");
+  EXPECT_EQ(reshaped({6, 4}, {4, 6}), "(d0=2 d1=3!) d4=4! -> (d0 d2=2!) d3=6!");
 }
 
 TEST(Reshape, SkipsDimsOfOne) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rule_text.h"
 
+#include "base/error.h"
+
 #include <array>
 #include <cctype>
 #include <utility>
-
-#include "base/error.h"
 
 namespace weft {
 namespace {
@@ -22,6 +22,19 @@ constexpr std::array<std::pair<Combine, std::string_view>, 6> kCombines = {{
 bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ||
          c == '.';
+}
+
+std::optional<FactorKind> marked_kind(char mark) {
+  switch (mark) {
+    case '!':
+      return FactorKind::Whole;
+    case '~':
+      return FactorKind::Halo;
+    case '?':
+      return FactorKind::Lookup;
+    default:
+      return std::nullopt;
+  }
 }
 
 class Parser {
@@ -71,8 +84,7 @@ class Parser {
         } else if (factor.name == "1") {
           term.dims.push_back({DimText::Kind::One, {}});
         } else {
-          term.dims.push_back(
-              {DimText::Kind::Factors, {std::move(factor)}});
+          term.dims.push_back({DimText::Kind::Factors, {std::move(factor)}});
         }
       }
     }
@@ -85,12 +97,9 @@ class Parser {
     factor.name = parse_word();
     while (position_ < text_.size()) {
       char mark = text_[position_];
-      if (mark == '!') {
-        factor.kind = FactorKind::Whole;
-      } else if (mark == '~') {
-        factor.kind = FactorKind::Halo;
-      } else if (mark == '?') {
-        factor.kind = FactorKind::Lookup;
+      if (std::optional<FactorKind> kind = marked_kind(mark)) {
+        check(factor.kind == FactorKind::Free, "a factor has two marks");
+        factor.kind = *kind;
       } else if (mark != ':' && mark != '=') {
         break;
       }
@@ -166,9 +175,7 @@ class Parser {
 
 }  // namespace
 
-RuleText parse_rule_text(std::string_view text) {
-  return Parser(text).parse();
-}
+RuleText parse_rule_text(std::string_view text) { return Parser(text).parse(); }
 
 std::string_view name(Combine combine) {
   for (const auto& [value, text] : kCombines) {

@@ -3,13 +3,13 @@
 // the notation).
 #pragma once
 
+#include "ops/rule.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "ops/rule.h"
 
 namespace weft {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images read at other places than their pixels: grid sampling, and patches
 // laid out as columns. n = samples, c = channels.
-#include <utility>
-
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
+
+#include <utility>
 
 namespace weft {
 namespace {
@@ -22,8 +22,7 @@ std::vector<TensorType> grid_types(const Function& function, const Node& node) {
 
 // (grad, input, grid, ..., output_mask)
 std::vector<TensorType> grid_backward_types(
-    const Function& function,
-    const Node& node) {
+    const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 1);
   const TensorType& grid = type_arg(function, node, 2);
   return {
@@ -49,8 +48,7 @@ int64_t patch_count(const Function& function, const Node& node) {
   const Dims& sizes = type_arg(function, node, 0).sizes;
   int64_t count = 1;
   for (size_t i = 0; i < 2; ++i) {
-    int64_t reach =
-        dim_at(node, 2, i, 1) * (dim_at(node, 1, i, 1) - 1) + 1;
+    int64_t reach = dim_at(node, 2, i, 1) * (dim_at(node, 1, i, 1) - 1) + 1;
     int64_t room = sizes[sizes.size() - 2 + i] + 2 * dim_at(node, 3, i, 0);
     count *= (room - reach) / dim_at(node, 4, i, 1) + 1;
   }

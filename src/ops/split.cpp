@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/split.h"
 
+#include "base/error.h"
+#include "ops/call.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
-
-#include "base/error.h"
-#include "ops/call.h"
 
 namespace weft {
 
@@ -35,8 +35,7 @@ bool is_split(const Pieces& pieces) {
 
 Piece touched(const Window& window, const Piece& steps, int64_t whole) {
   int64_t first = steps.start * window.stride - window.before;
-  int64_t last =
-      (steps.start + steps.size - 1) * window.stride + window.after;
+  int64_t last = (steps.start + steps.size - 1) * window.stride + window.after;
   return {first, last - first + 1, whole};
 }
 
@@ -68,8 +67,7 @@ Dims local_sizes(
       auto factor = static_cast<size_t>(halo->factor);
       if (pieces[factor].size != pieces[factor].whole) {
         sizes[d] =
-            touched(rule.factors[factor].window, pieces[factor], whole[d])
-                .size;
+            touched(rule.factors[factor].window, pieces[factor], whole[d]).size;
       }
       continue;
     }
@@ -169,8 +167,7 @@ LocalCall local_call(
         pieces);
     TensorType local_type =
         sizes == type.sizes ? type : with_sizes(type, std::move(sizes));
-    id = add_value(
-        call.function, cat("operand", next), std::move(local_type));
+    id = add_value(call.function, cat("operand", next), std::move(local_type));
     ++next;
   };
   for (Arg& arg : local.args) {

@@ -3,10 +3,10 @@
 // that makes them.
 #pragma once
 
+#include "ops/op_def.h"
+
 #include <cstdint>
 #include <vector>
-
-#include "ops/op_def.h"
 
 namespace weft {
 

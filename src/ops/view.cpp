@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops whose results lie in the storage of their operand.
-#include <algorithm>
-#include <numeric>
-#include <utility>
-
 #include "base/error.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/reshape.h"
 #include "ops/words.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -22,8 +22,8 @@ size_t dim_of(
     const Node& node,
     size_t position,
     int64_t fallback) {
-  return static_cast<size_t>(wrap_dim(
-      int_arg(node, position, fallback), ndim_of(function, node)));
+  return static_cast<size_t>(
+      wrap_dim(int_arg(node, position, fallback), ndim_of(function, node)));
 }
 
 Rule to_rule(
@@ -102,7 +102,9 @@ Rule unsqueeze_rule(const Function& function, const Node& node) {
 Dims squeezed_dims(const Function& function, const Node& node) {
   const Dims& sizes = operand_type(function, node, 0).sizes;
   Dims named = wrap_dims(
-      dims_arg(node, 1), sizes.size(), /*empty_means_all=*/node.args.size() < 2);
+      dims_arg(node, 1),
+      sizes.size(),
+      /*empty_means_all=*/node.args.size() < 2);
   std::erase_if(named, [&](int64_t dim) {
     return sizes.empty() || sizes[static_cast<size_t>(dim)] != 1;
   });
@@ -126,9 +128,7 @@ Rule squeeze_rule(const Function& function, const Node& node) {
 
 // A piece may have size 1 where the whole has not, and must keep that dim.
 void localize_squeeze(
-    const Function& function,
-    Node& node,
-    const std::vector<Piece>&) {
+    const Function& function, Node& node, const std::vector<Piece>&) {
   Dims dropped = squeezed_dims(function, node);
   node.op = "aten.squeeze.dims";
   node.args.resize(1);
@@ -221,6 +221,7 @@ OpDef view(
       .name = name,
       .rule_of = std::move(rule_of),
       .kind = OpKind::View,
+      .linear = Linear::All,
       .examples = std::move(examples),
   };
 }
@@ -245,9 +246,8 @@ void add_shape_changes(OpTable& ops) {
   reshape.name = "aten.reshape";
   ops.push_back(reshape);
   ops.push_back(view(
-      "aten.view.dtype",
-      bits_rule,
-      {"(f32[8, 4], i32)", "(f32[8, 4], i16)"}));
+      "aten.view.dtype", bits_rule, {"(f32[8, 4], i32)", "(f32[8, 4], i16)"}));
+  ops.back().linear = Linear::No;
   OpDef expand = view(
       "aten.expand",
       expand_rule,
@@ -319,10 +319,10 @@ void add_parts(OpTable& ops) {
       "aten.split_with_sizes",
       parts_rule(2, true),
       {"(f32[8, 12], [4, 6, 2], -1)"}));
-  ops.push_back(view(
-      "aten.chunk", parts_rule(2, true), {"(f32[8, 12], 3, 1)"}));
-  ops.push_back(view(
-      "aten.unbind.int", parts_rule(1, false), {"(f32[3, 8, 4])"}));
+  ops.push_back(
+      view("aten.chunk", parts_rule(2, true), {"(f32[8, 12], 3, 1)"}));
+  ops.push_back(
+      view("aten.unbind.int", parts_rule(1, false), {"(f32[3, 8, 4])"}));
   // Views that autograd does not know as such.
   ops.push_back(view(
       "aten.unsafe_split.Tensor", parts_rule(2, true), {"(f32[8, 4], 2)"}));
@@ -347,6 +347,7 @@ void add_same(OpTable& ops) {
         .name = name,
         .rule = "... -> ...",
         .kind = OpKind::View,
+        .linear = Linear::All,
         .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"},
     });
   }
@@ -354,24 +355,28 @@ void add_same(OpTable& ops) {
       .name = "aten._conj",
       .rule = "... -> ...",
       .kind = OpKind::View,
+      .linear = Linear::All,
       .examples = {"(c64[8, 4])"},
   });
   ops.push_back({
       .name = "aten.view_as_real",
       .rule = "... -> ... part!",
       .kind = OpKind::View,
+      .linear = Linear::All,
       .examples = {"(c64[8, 4])"},
   });
   ops.push_back({
       .name = "aten.view_as_complex",
       .rule = "... part! -> ...",
       .kind = OpKind::View,
+      .linear = Linear::All,
       .examples = {"(f32[8, 4, 2])"},
   });
   // Speaks of the storage: nothing can be said about its dims.
   ops.push_back({
       .name = "aten.as_strided",
       .kind = OpKind::View,
+      .linear = Linear::All,
       .examples = {"(f32[8, 4], [4, 4], [8, 1], 4)"},
   });
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What undoes a view: a gradient put back into zeros (slice_backward) and a
 // part written into a copy of the whole (slice_scatter).
-#include <utility>
-
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/words.h"
 
+#include <utility>
+
 namespace weft {
 namespace {
 
-size_t wrapped(const Node& node, size_t position, int64_t fallback, size_t ndim) {
-  return static_cast<size_t>(
-      wrap_dim(int_arg(node, position, fallback), ndim));
+size_t wrapped(
+    const Node& node, size_t position, int64_t fallback, size_t ndim) {
+  return static_cast<size_t>(wrap_dim(int_arg(node, position, fallback), ndim));
 }
 
 // The term of the part and that of the whole.
@@ -144,8 +144,8 @@ void add_view_backward_ops(OpTable& ops) {
       {"(f32[4, 5, 4], [4, 12], 1, 4, 2)",
        "(f32[4, 4, 3], [4, 12], 1, 3, 3)"}));
   ops.back().types = [](const Function& function, const Node& node) {
-    return std::vector<TensorType>{make_type(
-        operand_type(function, node, 0).dtype, dims_arg(node, 1))};
+    return std::vector<TensorType>{
+        make_type(operand_type(function, node, 0).dtype, dims_arg(node, 1))};
   };
   ops.push_back(scatter(
       "aten.slice_scatter",

@@ -2,10 +2,10 @@
 // Rule text made by functions: a term is a list of words, one a dim.
 #pragma once
 
+#include "base/text.h"
+
 #include <string>
 #include <vector>
-
-#include "base/text.h"
 
 namespace weft {
 

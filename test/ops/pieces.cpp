@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pieces.h"
 
+#include "aten/types.h"
+#include "base/error.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty_strided.h>
@@ -12,9 +15,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-
-#include "aten/types.h"
-#include "base/error.h"
 
 namespace weft {
 namespace {
@@ -73,10 +73,7 @@ Unfolded unfold(
 }
 
 at::Tensor cut_halo(
-    at::Tensor tensor,
-    int64_t dim,
-    const Window& window,
-    const Piece& steps) {
+    at::Tensor tensor, int64_t dim, const Window& window, const Piece& steps) {
   int64_t whole = tensor.size(dim);
   Piece range = touched(window, steps, whole);
   int64_t first = std::max<int64_t>(range.start, 0);
@@ -151,7 +148,8 @@ at::Tensor draw_tensor(const TensorType& type, const Draw& draw) {
   at::ScalarType scalar = scalar_type_of(type.dtype);
   at::Tensor elements;
   if (is_floating(type.dtype) || is_complex(type.dtype)) {
-    elements = draw_floats(type.sizes, draw.positive || draw.below > 0).to(scalar);
+    elements =
+        draw_floats(type.sizes, draw.positive || draw.below > 0).to(scalar);
     if (is_complex(type.dtype)) {
       elements = elements + draw_floats(type.sizes, false).to(scalar) *
                                 c10::complex<double>(0, 1);
@@ -292,8 +290,7 @@ std::string difference(const at::Tensor& got, const at::Tensor& expected) {
   if (got.numel() == 0) {
     return "";
   }
-  at::ScalarType wide =
-      got.is_complex() ? at::kComplexDouble : at::kDouble;
+  at::ScalarType wide = got.is_complex() ? at::kComplexDouble : at::kDouble;
   at::Tensor a = got.to(wide);
   at::Tensor b = expected.to(wide);
   double bound = tolerance(got.scalar_type());

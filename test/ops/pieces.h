@@ -2,12 +2,12 @@
 // Real tensors cut into the pieces of a rule, and put together again.
 #pragma once
 
+#include "ops/example.h"
+#include "ops/split.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <vector>
-
-#include "ops/example.h"
-#include "ops/split.h"
 
 namespace weft {
 

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prover.h"
 
+#include "aten/call.h"
+#include "aten/types.h"
+#include "base/error.h"
+#include "execute/allocation_watch.h"
+#include "ops/call.h"
+#include "ops/example.h"
+#include "pieces.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -10,13 +18,6 @@
 #include <map>
 #include <optional>
 #include <utility>
-
-#include "aten/call.h"
-#include "aten/types.h"
-#include "base/error.h"
-#include "ops/call.h"
-#include "ops/example.h"
-#include "pieces.h"
 
 namespace weft {
 namespace {
@@ -50,6 +51,8 @@ at::Tensor to_meta(const at::Tensor& tensor) {
   return at::empty_strided(
       tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
+
+constexpr int64_t kFewBytes = 32;
 
 class ExampleProof {
  public:
@@ -87,7 +90,11 @@ class ExampleProof {
   // False when PyTorch does not have the operator, or not for the CPU.
   bool run_as_written() {
     try {
-      expected_ = AtenCall(example_.node)(operands_);
+      AtenCall call(example_.node);
+      AllocationWatch watch;
+      expected_ = call(operands_);
+      scratch_bytes_ = watch.peak_bytes() - watch.live_bytes();
+      watch.close();
       return true;
     } catch (const c10::NotImplementedError&) {
       return false;
@@ -149,15 +156,37 @@ class ExampleProof {
       std::string ours = i < got.size() ? print(got[i]) : "nothing";
       std::string theirs = i < expected.size() ? print(expected[i]) : "nothing";
       if (ours != theirs) {
-        fail(cat(
-            "type of result ",
-            i,
-            by_entry ? "" : " by the meta kernel",
-            " is ",
-            ours,
-            ", ATen makes ",
-            theirs));
+        fail(
+            cat("type of result ",
+                i,
+                by_entry ? "" : " by the meta kernel",
+                " is ",
+                ours,
+                ", ATen makes ",
+                theirs));
       }
+    }
+  }
+
+  // What the kernel took besides its results. A few bytes for numbers that it
+  // made into tensors do not count.
+  void prove_scratch() {
+    Function function = example_.function;
+    std::vector<std::string> names;
+    std::vector<TensorType> types;
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      names.push_back(cat("result", i));
+      types.push_back(recorded_type(expected_[i]));
+    }
+    add_node(function, example_.node, names, types);
+    int64_t said = def_.scratch_bytes == nullptr
+                       ? 0
+                       : def_.scratch_bytes(function, function.nodes.back());
+    ++proof_.scratch;
+    if (said < scratch_bytes_ - kFewBytes ||
+        said > scratch_bytes_ + kFewBytes) {
+      fail(
+          cat("says ", said, " bytes of scratch, ATen takes ", scratch_bytes_));
     }
   }
 
@@ -286,15 +315,19 @@ class ExampleProof {
   void prove_split(const std::vector<Cut>& cuts) {
     std::string what;
     for (const Cut& cut : cuts) {
-      what += cat(
-          " ", rule_.factors[static_cast<size_t>(cut.factor)].name, " ",
-          cut.ways, " ways");
+      what +=
+          cat(" ",
+              rule_.factors[static_cast<size_t>(cut.factor)].name,
+              " ",
+              cut.ways,
+              " ways");
     }
     try {
       cut_flops_ = 0;
       Tensors joined = run_pieces(cuts, 0, whole_pieces(rule_));
       for (size_t i = 0; i < joined.size(); ++i) {
-        std::string text = has_values() ? difference(joined[i], expected_[i]) : "";
+        std::string text =
+            has_values() ? difference(joined[i], expected_[i]) : "";
         if (!text.empty()) {
           fail(cat("split", what, ", result ", i, ": ", text));
         }
@@ -325,16 +358,18 @@ class ExampleProof {
     ++proof_.flops;
     int64_t whole = def_.flops(example_.function, node_);
     if (cut_flops_ != whole) {
-      fail(cat(
-          "split", what, ": pieces have ", cut_flops_, " flops, the whole ",
-          whole));
+      fail(
+          cat("split",
+              what,
+              ": pieces have ",
+              cut_flops_,
+              " flops, the whole ",
+              whole));
     }
   }
 
   Tensors run_pieces(
-      const std::vector<Cut>& cuts,
-      size_t next,
-      const Pieces& outer) {
+      const std::vector<Cut>& cuts, size_t next, const Pieces& outer) {
     if (next == cuts.size()) {
       return run_piece(outer);
     }
@@ -363,16 +398,14 @@ class ExampleProof {
           local_sizes(rule_, {true, result}, expected_[i].sizes().vec(), outer);
       joined.push_back(
           has_values()
-              ? join_parts(
-                    of_result, rule_, result, cut.factor, pieces, sizes)
+              ? join_parts(of_result, rule_, result, cut.factor, pieces, sizes)
               : at::zeros(sizes, expected_[i].options()));
     }
     return joined;
   }
 
   Tensors run_piece(const Pieces& pieces) {
-    LocalCall call =
-        local_call(def_, example_.function, node_, rule_, pieces);
+    LocalCall call = local_call(def_, example_.function, node_, rule_, pieces);
     Tensors cuts;
     for (size_t i = 0; i < operands_.size(); ++i) {
       cuts.push_back(
@@ -460,9 +493,7 @@ class ExampleProof {
   }
 
   at::Tensor mask_result(
-      const at::Tensor& result,
-      size_t i,
-      const at::Tensor& found) {
+      const at::Tensor& result, size_t i, const at::Tensor& found) {
     if (!found.defined() || !has_lookup_missing_in(i)) {
       return result;
     }
@@ -487,8 +518,7 @@ class ExampleProof {
 
   // f(x + y) = f(x) + f(y), where the entry says so.
   void prove_linear() {
-    Linear linear =
-        def_.kind == OpKind::View ? Linear::All : def_.linear;
+    Linear linear = def_.linear;
     std::vector<size_t> floats;
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (operands_[i].is_floating_point() || operands_[i].is_complex()) {
@@ -553,6 +583,7 @@ class ExampleProof {
   Node node_;
   Rule rule_;
   int64_t cut_flops_ = 0;
+  int64_t scratch_bytes_ = 0;
 };
 
 }  // namespace

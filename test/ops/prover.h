@@ -3,12 +3,12 @@
 // compared with what ATen does on real tensors.
 #pragma once
 
+#include "ops/op_def.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "ops/op_def.h"
 
 namespace weft {
 
@@ -22,6 +22,7 @@ struct Proof {
   // kernel.
   int64_t types = 0;
   int64_t meta_types = 0;
+  int64_t scratch = 0;
   int64_t flops = 0;
   int64_t linear = 0;
   // Examples of which only the entry itself was checked: PyTorch has no such

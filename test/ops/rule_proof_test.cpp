@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks the op table and proves every entry (see prover.h).
+#include "base/text.h"
+#include "prover.h"
+
 #include <ATen/Context.h>
-#include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
-
-#include "base/text.h"
-#include "prover.h"
+#include <gtest/gtest.h>
 
 namespace weft {
 namespace {
@@ -20,8 +20,7 @@ TEST(RuleProof, EveryEntryHolds) {
   Proof proof;
   int64_t entries = 0;
   for (const OpDef& def : all_ops()) {
-    if (only == nullptr ||
-        def.name.find(only) != std::string_view::npos) {
+    if (only == nullptr || def.name.find(only) != std::string_view::npos) {
       ++entries;
       prove(def, proof);
     }
@@ -41,6 +40,8 @@ TEST(RuleProof, EveryEntryHolds) {
                 " types of ours and ",
                 proof.meta_types,
                 " of meta kernels, ",
+                proof.scratch,
+                " scratch bytes, ",
                 proof.flops,
                 " flops, ",
                 proof.linear,
@@ -164,9 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
             [](OpDef& def) { def.types = nullptr; },
             "no meta kernel"},
         Mutation{
-            "aten.exp",
-            [](OpDef& def) { def.examples = {}; },
-            "no example"},
+            "aten.exp", [](OpDef& def) { def.examples = {}; }, "no example"},
         Mutation{
             "aten.exp",
             [](OpDef& def) { def.examples = {"(f32[3])"}; },

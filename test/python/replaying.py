@@ -14,11 +14,7 @@ def eager_step(model, batch):
     model.zero_grad(set_to_none=True)
     loss = _loss(model(*arguments, **keywords))
     loss.backward()
-    gradients = {
-        name: parameter.grad
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     return loss.detach(), gradients, dict(model.named_buffers())
 
 
@@ -52,9 +48,7 @@ def replay_init(graph):
 def assert_bit_equal(what, ours, theirs):
     assert ours is not None, f"{what} is missing"
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype, what
-    same = torch.equal(ours, theirs) or torch.equal(
-        torch.nan_to_num(ours), torch.nan_to_num(theirs)
-    )
+    same = torch.equal(ours, theirs) or torch.equal(torch.nan_to_num(ours), torch.nan_to_num(theirs))
     assert same, f"{what} differs by {(ours.double() - theirs.double()).abs().max()}"
 
 
@@ -75,9 +69,7 @@ def check_graph(graph, function, **options):
     model, batch = returned[0], returned[1]
     inputs = step_inputs(graph, model, batch)
     torch.manual_seed(1)
-    ours = dict(
-        zip(graph.outputs("step"), _weft.replay(graph, "step", inputs), strict=True)
-    )
+    ours = dict(zip(graph.outputs("step"), _weft.replay(graph, "step", inputs), strict=True))
     torch.manual_seed(1)
     loss, gradients, buffers = eager_step(model, batch)
 

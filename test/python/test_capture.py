@@ -96,8 +96,7 @@ class Checkpointed(nn.Module):
         self.reentrant = reentrant
         self.first = nn.Linear(16, 16)
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.3), nn.Linear(32, 16))
-            for _ in range(2)
+            nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.3), nn.Linear(32, 16)) for _ in range(2)
         )
 
     def forward(self, x):
@@ -277,10 +276,7 @@ def test_a_guard_that_fails_says_so():
     graph = weft.capture_function(step_of(Branches, lambda: torch.ones(6))).graph
     from weft import _weft
 
-    inputs = [
-        2 * torch.ones(6) if kind == "batch" else torch.randn(6)
-        for kind, _ in graph.inputs("step")
-    ]
+    inputs = [2 * torch.ones(6) if kind == "batch" else torch.randn(6) for kind, _ in graph.inputs("step")]
     with pytest.raises(weft.UserError, match=r"\[guard\].*read 1 .* now it is 2"):
         _weft.replay(graph, "step", inputs)
 
@@ -351,9 +347,7 @@ def test_an_optimizer_that_is_not_known_is_named():
             super().__init__(parameters, {"lr": 0.1})
 
     for make, said in ((Lion, "Lion"), (lambda p: torch.optim.LBFGS(p), "lbfgs")):
-        build = step_of(
-            Tied, classes(32, 3, 7), padded_labels, optimizer=lambda m, make=make: make(m.parameters())
-        )
+        build = step_of(Tied, classes(32, 3, 7), padded_labels, optimizer=lambda m, make=make: make(m.parameters()))
         with pytest.raises(weft.UserError, match=f"not supported: .*{said}"):
             weft.capture_function(build)
 

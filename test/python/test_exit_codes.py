@@ -24,9 +24,7 @@ BROKEN = pathlib.Path(__file__).parents[1] / "error" / "Inputs" / "broken_models
     ],
 )
 def test_exit_code_and_one_message(arguments):
-    done = subprocess.run(
-        [WEFT, "profile", *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([WEFT, "profile", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("weft: error: ")

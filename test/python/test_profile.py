@@ -27,9 +27,7 @@ def test_flops_are_those_of_flop_counter(example):
     figures = weft.profile(weft.capture_function(function).graph)
     counted = {str(op) for op in flop_registry}
     ours = {
-        row["op"]: row["flops"]["forward"] + row["flops"]["backward"]
-        for row in figures["ops"]
-        if row["op"] in counted
+        row["op"]: row["flops"]["forward"] + row["flops"]["backward"] for row in figures["ops"] if row["op"] in counted
     }
     model, batch = function()[:2]
     assert ours == counted_by_pytorch(model, batch)

@@ -1,5 +1,0 @@
-import torch
-
-
-def model(:
-    pass
