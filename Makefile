@@ -34,7 +34,8 @@ sanitize: setup  ## Build what needs no torch with ASan and UBSan, and test it
 	@JOBS=$(JOBS) tools/build.sh sanitize
 	@ctest --preset sanitize
 
-docs: setup  ## Check the documentation: links, and the size of the map
+docs: build  ## Write the generated pages again, and check every link
+	@.venv/bin/weft opt --list-ops -o docs/ops.md
 	@$(PYTHON_BIN) tools/check_docs.py
 
 clean:  ## Remove what was built (.venv stays)

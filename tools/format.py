@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Formats C++, Python and CMake files in place; with --check only looks."""
 
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ def formatters(check):
         cpp_files(),
     )
     yield (
-        [BIN / "ruff", "format", *(["--check"] if check else [])],
+        [BIN / "ruff", "format", *(["--check", "--output-format", "concise"] if check else ["--quiet"])],
         python_files(),
     )
     yield (
@@ -23,13 +24,29 @@ def formatters(check):
     )
 
 
+def unformatted(command, files):
+    """The files that a checking command finds fault with: its answer names each many times."""
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode == 0:
+        return []
+    said = done.stdout + done.stderr
+    return [name for name in files if re.search(rf"(^|/){re.escape(name)}\b", said, re.M)] or [said]
+
+
 def main():
+    check = "--check" in sys.argv[1:]
     failed = False
-    for command, files in formatters("--check" in sys.argv[1:]):
-        if files and subprocess.run([*command, *files], cwd=ROOT).returncode:
-            failed = True
-    if failed:
-        print("not formatted: run `make format`", file=sys.stderr)
+    for command, files in formatters(check):
+        if not files:
+            continue
+        if check:
+            wrong = unformatted(command, files)
+            print(*[f"not formatted: {name}" for name in wrong], sep="\n", end="\n" if wrong else "")
+            failed |= bool(wrong)
+        else:
+            failed |= subprocess.run([*command, *files], cwd=ROOT).returncode != 0
+    if check and failed:
+        print("run `make format`")
     return 1 if failed else 0
 
 
