@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aten/call.h"
 
+#include "aten/types.h"
 #include "base/error.h"
 
 #include <ATen/ScalarOps.h>
@@ -8,41 +9,12 @@
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>
 
 namespace weft {
 namespace {
-
-constexpr std::array<std::pair<DType, at::ScalarType>, 17> kScalarTypes = {{
-    {DType::F64, at::kDouble},
-    {DType::F32, at::kFloat},
-    {DType::F16, at::kHalf},
-    {DType::BF16, at::kBFloat16},
-    {DType::F8E4M3, at::kFloat8_e4m3fn},
-    {DType::F8E5M2, at::kFloat8_e5m2},
-    {DType::I64, at::kLong},
-    {DType::I32, at::kInt},
-    {DType::I16, at::kShort},
-    {DType::I8, at::kChar},
-    {DType::U8, at::kByte},
-    {DType::U16, at::kUInt16},
-    {DType::U32, at::kUInt32},
-    {DType::U64, at::kUInt64},
-    {DType::Bool, at::kBool},
-    {DType::C64, at::kComplexFloat},
-    {DType::C128, at::kComplexDouble},
-}};
-
-constexpr std::array<std::pair<std::string_view, at::MemoryFormat>, 4>
-    kMemoryFormats = {{
-        {"contiguous", at::MemoryFormat::Contiguous},
-        {"preserve", at::MemoryFormat::Preserve},
-        {"channels_last", at::MemoryFormat::ChannelsLast},
-        {"channels_last_3d", at::MemoryFormat::ChannelsLast3d},
-    }};
 
 // "aten.add.Tensor" is aten::add, overload Tensor.
 c10::OperatorHandle find_operator(const std::string& op) {
@@ -131,19 +103,10 @@ c10::IValue plain_value(const Arg& arg, const c10::Type& declared) {
     return list_value({arg}, plain_type(element_type(type)).kind());
   }
   if (const auto* dtype = std::get_if<DType>(&arg.data)) {
-    for (const auto& [ours, theirs] : kScalarTypes) {
-      if (ours == *dtype) {
-        return static_cast<int64_t>(theirs);
-      }
-    }
+    return static_cast<int64_t>(scalar_type_of(*dtype));
   }
   if (const auto* symbol = std::get_if<Symbol>(&arg.data)) {
-    for (const auto& [word, format] : kMemoryFormats) {
-      if (word == symbol->text) {
-        return static_cast<int64_t>(format);
-      }
-    }
-    throw UserError(cat("unknown word: ", symbol->text));
+    return static_cast<int64_t>(memory_format_of(symbol->text));
   }
   if (const auto* text = std::get_if<std::string>(&arg.data)) {
     return *text;

@@ -3,88 +3,60 @@
 
 #include "base/error.h"
 
+#include <array>
+#include <utility>
+
 namespace weft {
 
+namespace {
+
+constexpr std::array<std::pair<DType, at::ScalarType>, 17> kScalarTypes = {{
+    {DType::F64, at::kDouble},
+    {DType::F32, at::kFloat},
+    {DType::F16, at::kHalf},
+    {DType::BF16, at::kBFloat16},
+    {DType::F8E4M3, at::kFloat8_e4m3fn},
+    {DType::F8E5M2, at::kFloat8_e5m2},
+    {DType::I64, at::kLong},
+    {DType::I32, at::kInt},
+    {DType::I16, at::kShort},
+    {DType::I8, at::kChar},
+    {DType::U8, at::kByte},
+    {DType::U16, at::kUInt16},
+    {DType::U32, at::kUInt32},
+    {DType::U64, at::kUInt64},
+    {DType::Bool, at::kBool},
+    {DType::C64, at::kComplexFloat},
+    {DType::C128, at::kComplexDouble},
+}};
+
+constexpr std::array<std::pair<std::string_view, at::MemoryFormat>, 4>
+    kMemoryFormats = {{
+        {"contiguous", at::MemoryFormat::Contiguous},
+        {"preserve", at::MemoryFormat::Preserve},
+        {"channels_last", at::MemoryFormat::ChannelsLast},
+        {"channels_last_3d", at::MemoryFormat::ChannelsLast3d},
+    }};
+
+}  // namespace
+
 DType dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return DType::F64;
-    case at::kFloat:
-      return DType::F32;
-    case at::kHalf:
-      return DType::F16;
-    case at::kBFloat16:
-      return DType::BF16;
-    case at::kFloat8_e4m3fn:
-      return DType::F8E4M3;
-    case at::kFloat8_e5m2:
-      return DType::F8E5M2;
-    case at::kLong:
-      return DType::I64;
-    case at::kInt:
-      return DType::I32;
-    case at::kShort:
-      return DType::I16;
-    case at::kChar:
-      return DType::I8;
-    case at::kByte:
-      return DType::U8;
-    case at::kUInt16:
-      return DType::U16;
-    case at::kUInt32:
-      return DType::U32;
-    case at::kUInt64:
-      return DType::U64;
-    case at::kBool:
-      return DType::Bool;
-    case at::kComplexFloat:
-      return DType::C64;
-    case at::kComplexDouble:
-      return DType::C128;
-    default:
-      throw UserError(
-          cat("[capture] element type ",
-              c10::toString(type),
-              " is not supported: convert the tensor to a plain type first"));
+  for (const auto& [ours, theirs] : kScalarTypes) {
+    if (theirs == type) {
+      return ours;
+    }
   }
+  throw UserError(
+      cat("element type ",
+          c10::toString(type),
+          " is not supported: convert the tensor to a plain type first"));
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return at::kDouble;
-    case DType::F32:
-      return at::kFloat;
-    case DType::F16:
-      return at::kHalf;
-    case DType::BF16:
-      return at::kBFloat16;
-    case DType::F8E4M3:
-      return at::kFloat8_e4m3fn;
-    case DType::F8E5M2:
-      return at::kFloat8_e5m2;
-    case DType::I64:
-      return at::kLong;
-    case DType::I32:
-      return at::kInt;
-    case DType::I16:
-      return at::kShort;
-    case DType::I8:
-      return at::kChar;
-    case DType::U8:
-      return at::kByte;
-    case DType::U16:
-      return at::kUInt16;
-    case DType::U32:
-      return at::kUInt32;
-    case DType::U64:
-      return at::kUInt64;
-    case DType::Bool:
-      return at::kBool;
-    case DType::C64:
-      return at::kComplexFloat;
-    case DType::C128:
-      return at::kComplexDouble;
+  for (const auto& [ours, theirs] : kScalarTypes) {
+    if (ours == dtype) {
+      return theirs;
+    }
   }
   WEFT_CHECK(false, "unknown dtype");
 }
@@ -97,19 +69,21 @@ TensorType type_of(const at::Tensor& tensor) {
 }
 
 std::string_view name(at::MemoryFormat format) {
-  switch (format) {
-    case at::MemoryFormat::Contiguous:
-      return "contiguous";
-    case at::MemoryFormat::Preserve:
-      return "preserve";
-    case at::MemoryFormat::ChannelsLast:
-      return "channels_last";
-    case at::MemoryFormat::ChannelsLast3d:
-      return "channels_last_3d";
-    case at::MemoryFormat::NumOptions:
-      break;
+  for (const auto& [word, theirs] : kMemoryFormats) {
+    if (theirs == format) {
+      return word;
+    }
   }
   WEFT_CHECK(false, "unknown memory format");
+}
+
+at::MemoryFormat memory_format_of(std::string_view word) {
+  for (const auto& [known, format] : kMemoryFormats) {
+    if (known == word) {
+      return format;
+    }
+  }
+  throw UserError(cat("not a memory format: ", word));
 }
 
 }  // namespace weft

@@ -18,5 +18,7 @@ TensorType type_of(const at::Tensor& tensor);
 
 // "contiguous", "preserve", "channels_last", "channels_last_3d".
 std::string_view name(at::MemoryFormat format);
+// And back; throws UserError.
+at::MemoryFormat memory_format_of(std::string_view word);
 
 }  // namespace weft
