@@ -28,19 +28,46 @@ class Captured:
 
 
 def capture(model, batch, optimizer=None, *, name="model") -> Graph:
-    """The training step of a live model; its tensors are only looked at.
+    """The training step of a live model, which is left as it was.
 
-    Gradients that the parameters hold are kept as they were.
+    Nothing is computed, unless the model reads values while it runs; then it
+    runs once, and gradients, buffers and the random state are put back.
     """
-    taken = _weft.Capture(name, real=True)
+    for real in (False, True):
+        taken = _weft.Capture(name, real=real)
+        try:
+            with _left_as_it_was(model):
+                return _record_step(taken, model, batch, optimizer)
+        except Exception as error:
+            if real or not _needs_values(taken, error):
+                raise
+    raise AssertionError("one of the two attempts returns or raises")
+
+
+@contextlib.contextmanager
+def _left_as_it_was(model):
     gradients = {p: p.grad for p in model.parameters()}
+    buffers = {b: b.detach().clone() for b in model.buffers()}
     try:
-        for parameter in gradients:
-            parameter.grad = None
-        return _record_step(taken, model, batch, optimizer)
+        with torch.random.fork_rng(devices=[]):
+            for parameter in gradients:
+                parameter.grad = None
+            yield
     finally:
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, before in buffers.items():
+                buffer.copy_(before)
+
+
+def _needs_values(taken, error):
+    """Whether another try with real tensors may work."""
+    if taken.refusal is None:
+        return "weft: no data" in str(error)
+    if not taken.refusal[0]:
+        raise UserError(taken.refusal[1]) from error
+    return True
 
 
 def capture_function(function, options=None, *, name=None) -> Captured:
@@ -60,11 +87,8 @@ def capture_function(function, options=None, *, name=None) -> Captured:
         try:
             return _attempt(taken, function, options or {}, **attempt)
         except Exception as error:
-            if taken.refusal is None:
-                if attempt["real"] or "weft: no data" not in str(error):
-                    raise
-            elif not taken.refusal[0]:
-                raise UserError(taken.refusal[1]) from error
+            if attempt["real"] or not _needs_values(taken, error):
+                raise
             last = error
     raise last
 
@@ -257,9 +281,7 @@ def _describe(optimizer, model):
                 continue
             if key == "betas":
                 options["beta1"], options["beta2"] = map(float, value)
-            elif isinstance(value, torch.Tensor):
-                options[key] = float(value)
-            elif isinstance(value, (bool, int, float)):
+            elif isinstance(value, torch.Tensor) or isinstance(value, (bool, int, float)):
                 options[key] = float(value)
             elif isinstance(value, (tuple, list)):
                 for i, item in enumerate(value):

@@ -2,7 +2,6 @@
 """Holds a captured step against eager PyTorch, bit for bit."""
 
 import torch
-
 import weft
 from weft import _weft
 from weft.capture import _batch_arguments, _batch_tensors, _loss

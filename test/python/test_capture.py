@@ -11,7 +11,7 @@ from replaying import check, check_init
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-EXAMPLES = "gpt llama bert t5 vit resnet unet3d cosmoflow moe lstm".split()
+EXAMPLES = ["gpt", "llama", "bert", "t5", "vit", "resnet", "unet3d", "cosmoflow", "moe", "lstm"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -313,14 +313,23 @@ def test_capture_is_deterministic():
     assert first == str(weft.capture_function(gpt.tiny).graph)
 
 
-def test_a_live_model_is_captured_and_left_alone():
-    model = Tied()
+@pytest.mark.parametrize(
+    "model, batch",
+    [
+        (Tied, (torch.zeros(3, 7, dtype=torch.long), torch.zeros(3, 7, dtype=torch.long))),
+        (Norms, (torch.randn(4, 3, 8, 8),)),
+        (Branches, (torch.ones(6),)),
+    ],
+)
+def test_a_live_model_is_captured_and_left_alone(model, batch):
+    model = model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    batch = (torch.randint(32, (3, 7)), padded_labels())
+    random = torch.get_rng_state()
     graph = weft.capture(model, batch)
     graph.verify()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert model.embed.weight.grad is None
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), random)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,34 @@ from replaying import check
 
 pytest.importorskip("transformers")
 
-FAMILIES = (
-    "gpt2 gpt_neox opt bloom llama mistral qwen2 gemma phi falcon mixtral "
-    "bert roberta distilbert electra albert deberta-v2 t5 bart "
-    "vit convnext resnet swin whisper mamba clip"
-).split()
+FAMILIES = [
+    "gpt2",
+    "gpt_neox",
+    "opt",
+    "bloom",
+    "llama",
+    "mistral",
+    "qwen2",
+    "gemma",
+    "phi",
+    "falcon",
+    "mixtral",
+    "bert",
+    "roberta",
+    "distilbert",
+    "electra",
+    "albert",
+    "deberta-v2",
+    "t5",
+    "bart",
+    "vit",
+    "convnext",
+    "resnet",
+    "swin",
+    "whisper",
+    "mamba",
+    "clip",
+]
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)

@@ -10,7 +10,7 @@ from replaying import eager_step
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from weft import _weft
 
-EXAMPLES = "gpt llama bert t5 vit resnet unet3d cosmoflow moe lstm".split()
+EXAMPLES = ["gpt", "llama", "bert", "t5", "vit", "resnet", "unet3d", "cosmoflow", "moe", "lstm"]
 
 
 def counted_by_pytorch(model, batch):
