@@ -151,8 +151,8 @@ def _batch_arguments(batch):
         return (batch,), {}
     if isinstance(batch, (tuple, list)):
         return tuple(batch), {}
-    if isinstance(batch, dict) or hasattr(batch, "keys"):
-        return (), {str(key): batch[key] for key in batch.keys()}
+    if isinstance(batch, dict) or hasattr(batch, "items"):
+        return (), {str(key): value for key, value in batch.items()}
     raise UserError(f"the batch must be a tensor, a tuple or a dict; it is {_kind(batch)}")
 
 
@@ -281,7 +281,7 @@ def _describe(optimizer, model):
                 continue
             if key == "betas":
                 options["beta1"], options["beta2"] = map(float, value)
-            elif isinstance(value, torch.Tensor) or isinstance(value, (bool, int, float)):
+            elif isinstance(value, (torch.Tensor, bool, int, float)):
                 options[key] = float(value)
             elif isinstance(value, (tuple, list)):
                 for i, item in enumerate(value):
