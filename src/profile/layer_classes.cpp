@@ -34,11 +34,10 @@ class ClassMaker {
   LayerClass make(const LayerRun& run) const {
     LayerClass made;
     made.count = run.count;
-    made.nodes = run.period;
     CopyPaths paths(static_cast<size_t>(run.count));
     for (int32_t copy = 0; copy < run.count; ++copy) {
       const int32_t begin = run.begin + copy * run.period;
-      made.firsts.push_back(sequence_.nodes[static_cast<size_t>(begin)]);
+      made.copies.push_back(copy_at(begin, run.period));
       for (int32_t i = begin; i < begin + run.period; ++i) {
         paths[static_cast<size_t>(copy)].push_back(
             module_path(function_, node(i)));
@@ -46,7 +45,8 @@ class ClassMaker {
     }
     made.name = print(path_pattern(paths));
     if (made.name.empty()) {
-      made.name = cat("from %", function_[node(run.begin).results[0]].name);
+      const Node& first = function_.nodes[index(made.copies.front().first)];
+      made.name = cat("from %", function_[first.results[0]].name);
     }
     add_figures(run, made);
     return made;
@@ -71,21 +71,33 @@ class ClassMaker {
         .nodes[index(sequence_.nodes[static_cast<size_t>(position)])];
   }
 
+  // Views before a node go with it.
+  LayerCopy copy_at(int32_t begin, int32_t period) const {
+    const auto at = static_cast<size_t>(begin);
+    size_t first = at == 0 ? 0 : index(sequence_.nodes[at - 1]) + 1;
+    while (function_.nodes[first].phase != Phase::Forward) {
+      ++first;
+    }
+    return {
+        static_cast<NodeId>(first),
+        sequence_.nodes[at + static_cast<size_t>(period) - 1]};
+  }
+
   void add_figures(const LayerRun& run, LayerClass& made) const {
     const int32_t begin = run.begin + run.count / 2 * run.period;
+    const LayerCopy copy = copy_at(begin, run.period);
+    for (size_t i = index(copy.first); i <= index(copy.last); ++i) {
+      made.nodes += function_.nodes[i].phase == Phase::Forward ? 1 : 0;
+    }
     std::unordered_set<ValueId> parameters;
     for (int32_t i = begin; i < begin + run.period; ++i) {
       const auto at = static_cast<size_t>(i);
       made.forward_flops += signs_.flops[at];
       made.activation_bytes += activation_bytes_[index(sequence_.nodes[at])];
-      for (int32_t o = sequence_.first_operand[at];
-           o < sequence_.first_operand[at + 1];
-           ++o) {
-        const ForwardOperand& operand =
-            sequence_.operands[static_cast<size_t>(o)];
+      for (const ForwardOperand& operand : sequence_.operands_of(i)) {
         if (operand.source == ForwardOperand::Source::Parameter &&
-            parameters.insert(operand.value).second) {
-          made.parameters += element_count(function_[operand.value].type);
+            parameters.insert(operand.base).second) {
+          made.parameters += element_count(function_[operand.base].type);
         }
       }
     }
@@ -93,18 +105,20 @@ class ClassMaker {
 
   bool is_equal_node(
       const LayerRun& a, const LayerRun& b, int32_t offset) const {
-    const auto at_a = static_cast<size_t>(a.begin + offset);
-    const auto at_b = static_cast<size_t>(b.begin + offset);
-    const int32_t first_a = sequence_.first_operand[at_a];
-    const int32_t first_b = sequence_.first_operand[at_b];
-    if (sequence_.symbols[at_a] != sequence_.symbols[at_b]) {
+    const auto symbol = [&](const LayerRun& run) {
+      return sequence_.symbols[static_cast<size_t>(run.begin + offset)];
+    };
+    if (symbol(a) != symbol(b)) {
       return false;
     }
-    for (int32_t i = 0; first_a + i < sequence_.first_operand[at_a + 1]; ++i) {
-      const auto& in_a = sequence_.operands[static_cast<size_t>(first_a + i)];
-      const auto& in_b = sequence_.operands[static_cast<size_t>(first_b + i)];
-      if (place(in_a, a, offset) != place(in_b, b, offset) ||
-          (in_a.maker >= a.begin && in_a.result != in_b.result)) {
+    const auto in_a = sequence_.operands_of(a.begin + offset);
+    const auto in_b = sequence_.operands_of(b.begin + offset);
+    for (size_t i = 0; i < in_a.size(); ++i) {
+      const int32_t place_a = place(in_a[i], a, offset);
+      const bool is_inside = place_a >= 0;
+      if (place_a != place(in_b[i], b, offset) ||
+          (is_inside && (in_a[i].result != in_b[i].result ||
+                         in_a[i].view != in_b[i].view))) {
         return false;
       }
     }
@@ -189,8 +203,8 @@ std::vector<LayerClass> layer_classes(
       LayerClass& known = classes[same];
       known.count += made.count;
       known.name += ", " + made.name;
-      known.firsts.insert(
-          known.firsts.end(), made.firsts.begin(), made.firsts.end());
+      known.copies.insert(
+          known.copies.end(), made.copies.begin(), made.copies.end());
     }
   }
   return classes;

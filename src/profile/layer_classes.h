@@ -13,6 +13,14 @@
 
 namespace weft {
 
+// The forward nodes from `first` to `last`.
+struct LayerCopy {
+  NodeId first = NodeId::None;
+  NodeId last = NodeId::None;
+
+  bool operator==(const LayerCopy&) const = default;
+};
+
 struct LayerClass {
   // The modules it covers, "blocks.{0..95}"; without any, the first value,
   // "from %h.1". A nested one has a star where its parents differ,
@@ -20,15 +28,15 @@ struct LayerClass {
   std::string name;
   // Copies; of a nested class, the copies in one copy of its parent.
   int64_t count = 0;
-  // Forward nodes of one copy.
+  // Of one copy: forward nodes, the numbers in the parameters that it reads,
+  // and so on. One in the middle stands for all: the first may have a view
+  // more, which the others read too, and keep more or less for backward.
   int64_t nodes = 0;
-  // Of one copy (one in the middle: the first may differ at its edge).
   int64_t parameters = 0;
   int64_t forward_flops = 0;
   int64_t activation_bytes = 0;
-  // The first node of each copy, which goes on for `nodes` forward nodes; of a
-  // nested class, only the copies in the parent's first copy.
-  std::vector<NodeId> firsts;
+  // In their order; of a nested class, only those in the parent's first copy.
+  std::vector<LayerCopy> copies;
   // Index of the class in whose copies this one is repeated, or -1.
   int32_t parent = -1;
 

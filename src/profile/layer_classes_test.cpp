@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-// Writes the text of a graph whose values are all f32[8, 8]. Module names come
-// from the test, so that they can lie.
+// Writes the text of a graph whose values are all f32[8, 8], some transposed.
+// Module names come from the test, so that they can lie.
 class Writer {
  public:
   std::string input(const std::string& kind, const std::string& name) {
@@ -29,7 +29,7 @@ class Writer {
   std::string parameter(const std::string& name) {
     return input("parameter", name);
   }
-  // `call` has operands without their '%' as in "aten.mm(x, w)".
+  // Names come and go without their '%'.
   std::string node(
       const std::string& module,
       const std::string& op,
@@ -48,7 +48,8 @@ class Writer {
             "(",
             join(values, ", "),
             options,
-            ") : f32[8, 8]\n");
+            ") : f32[8, 8]",
+            op == "aten.t" ? "{1, 8}\n" : "\n");
     return name;
   }
   // t, mm, relu with a weight of its own: 3 nodes, 64 parameters.
@@ -100,8 +101,9 @@ TEST(LayerClasses, OfAChain) {
   EXPECT_EQ(classes[0].parameters, 64);
   // mm 2 * 8 * 8 * 8 = 1024, relu 64; the transpose costs nothing.
   EXPECT_EQ(classes[0].forward_flops, 1024 + 64);
-  EXPECT_EQ(classes[0].firsts.size(), 4u);
-  EXPECT_EQ(classes[0].firsts[2], static_cast<NodeId>(6));
+  ASSERT_EQ(classes[0].copies.size(), 4u);
+  EXPECT_EQ(classes[0].copies[2].first, static_cast<NodeId>(6));
+  EXPECT_EQ(classes[0].copies[2].last, static_cast<NodeId>(8));
 }
 
 TEST(LayerClasses, NamesDoNotMatter) {
@@ -175,6 +177,56 @@ TEST(LayerClasses, TheFirstMayTakeItsInputFromFarAway) {
   EXPECT_EQ(classes[0].nodes, 5);
 }
 
+TEST(LayerClasses, AViewMayBeMadeOnceForAll) {
+  // The first layer transposes the mask; all read what it made.
+  Writer writer;
+  std::string x = writer.input("batch", "x");
+  const std::string mask = writer.input("batch", "mask");
+  std::string turned;
+  for (int i = 0; i < 3; ++i) {
+    const std::string module = cat("layers.", i);
+    if (i == 0) {
+      turned = writer.node(module, "aten.t", {mask});
+    }
+    x = writer.node(module, "aten.mul.Tensor", {x, turned});
+    x = writer.linear(module, x);
+  }
+  const std::vector<LayerClass> classes = writer.classes();
+  ASSERT_EQ(classes.size(), 1u);
+  EXPECT_EQ(classes[0].name, "layers.{0..2}");
+  EXPECT_EQ(classes[0].nodes, 4);
+  EXPECT_EQ(classes[0].copies[0].first, static_cast<NodeId>(0));
+  EXPECT_EQ(classes[0].copies[0].last, static_cast<NodeId>(4));
+  EXPECT_EQ(classes[0].copies[1].first, static_cast<NodeId>(5));
+}
+
+TEST(LayerClasses, AnotherViewIsAnotherLayer) {
+  Writer writer;
+  std::string x = writer.input("batch", "x");
+  for (int i = 0; i < 3; ++i) {
+    const std::string w = writer.parameter(cat("w", i));
+    const std::string read = i == 1 ? writer.node("", "aten.t", {w}) : w;
+    x = writer.node("", "aten.mm", {x, read});
+    x = writer.node("", "aten.relu", {x});
+  }
+  EXPECT_TRUE(writer.classes().empty());
+}
+
+TEST(LayerClasses, AnAliasIsNoView) {
+  // Each layer makes an alias of the alias before it: the same elements.
+  Writer writer;
+  std::string x = writer.input("batch", "x");
+  std::string table = writer.input("buffer", "table");
+  for (int i = 0; i < 3; ++i) {
+    table = writer.node("", "aten.alias", {table});
+    x = writer.linear("", writer.node("", "aten.mul.Tensor", {x, table}));
+  }
+  const std::vector<LayerClass> classes = writer.classes();
+  ASSERT_EQ(classes.size(), 1u);
+  EXPECT_EQ(classes[0].count, 3);
+  EXPECT_EQ(classes[0].nodes, 5);
+}
+
 TEST(LayerClasses, LayersThatTakeTurns) {
   // Two masks of one type, read in turn: the layer that repeats is the pair.
   Writer writer;
@@ -229,7 +281,7 @@ TEST(LayerClasses, EqualLayersApartAreOneClass) {
   ASSERT_GE(classes.size(), 1u);
   EXPECT_EQ(classes[0].name, "down.{0,1}, up.{0,1}");
   EXPECT_EQ(classes[0].count, 4);
-  EXPECT_EQ(classes[0].firsts.size(), 4u);
+  EXPECT_EQ(classes[0].copies.size(), 4u);
 }
 
 TEST(LayerClasses, NestedOnes) {

@@ -30,11 +30,8 @@ LayerSigns read_signs(
     signs.shared_levels[i] = shared_depth(path_before, path);
     path_before = path;
     signs.flops.push_back(flops[index(sequence.nodes[i])]);
-    for (int32_t at = sequence.first_operand[i];
-         at < sequence.first_operand[i + 1];
-         ++at) {
-      const ForwardOperand& operand =
-          sequence.operands[static_cast<size_t>(at)];
+    for (const ForwardOperand& operand :
+         sequence.operands_of(static_cast<int32_t>(i))) {
       signs.reads_parameter[i] =
           signs.reads_parameter[i] ||
           operand.source == ForwardOperand::Source::Parameter;

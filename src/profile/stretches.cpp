@@ -40,18 +40,20 @@ void compare(
     int32_t period,
     Comparison& result) {
   using Source = ForwardOperand::Source;
-  if (a.value == b.value) {
+  const bool is_same_view = a.view == b.view;
+  if (a.base == b.base && is_same_view) {
     return;
   }
   if (b.source != Source::Node) {
     const bool alike = b.source == Source::Parameter ? reads_alike(a, b, period)
                                                      : b.source == Source::Own;
-    result.equal = result.equal && a.source == b.source && alike;
+    result.equal =
+        result.equal && a.source == b.source && alike && is_same_view;
     return;
   }
   const int32_t mirrored = b.maker - period;
   if (a.source == Source::Node && a.maker == mirrored) {
-    result.equal = result.equal && a.result == b.result;
+    result.equal = result.equal && a.result == b.result && is_same_view;
     return;
   }
   // Equal if `a` comes from before the first copy and `b` from inside it.
@@ -63,22 +65,17 @@ void compare(
 Comparison compare(
     const ForwardSequence& sequence, int32_t position, int32_t period) {
   Comparison result;
-  const auto a = static_cast<size_t>(position);
-  const auto b = static_cast<size_t>(position + period);
-  const int32_t count =
-      sequence.first_operand[a + 1] - sequence.first_operand[a];
+  const auto a = sequence.operands_of(position);
+  const auto b = sequence.operands_of(position + period);
   // Equal symbols have equally many operands, unless hashes collided.
-  if (sequence.symbols[a] != sequence.symbols[b] ||
-      sequence.first_operand[b + 1] - sequence.first_operand[b] != count) {
+  if (sequence.symbols[static_cast<size_t>(position)] !=
+          sequence.symbols[static_cast<size_t>(position + period)] ||
+      a.size() != b.size()) {
     result.equal = false;
     return result;
   }
-  for (int32_t i = 0; i < count && result.equal; ++i) {
-    compare(
-        sequence.operands[static_cast<size_t>(sequence.first_operand[a] + i)],
-        sequence.operands[static_cast<size_t>(sequence.first_operand[b] + i)],
-        period,
-        result);
+  for (size_t i = 0; i < a.size() && result.equal; ++i) {
+    compare(a[i], b[i], period, result);
   }
   return result;
 }

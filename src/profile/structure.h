@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward nodes of a step as a sequence in which equal layers look equal:
 // names, the layers' own parameters and random streams are left out; operators,
-// attributes, types, and where each operand comes from, are kept.
+// attributes, types, and where each operand comes from, are kept. Views are no
+// nodes of it but a part of the operands that are read through them: the first
+// layer may have made a view that all read.
 #pragma once
 
 #include "graph/graph.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace weft {
@@ -21,6 +24,11 @@ struct ForwardOperand {
   };
 
   ValueId value = ValueId::None;
+  // What `value` is a view of, or `value` itself; and the same number for the
+  // same view of it, 0 for none.
+  ValueId base = ValueId::None;
+  uint64_t view = 0;
+  // Where the base comes from.
   Source source = Source::Shared;
   // Source::Node: the position of the maker in the sequence; -1 otherwise.
   int32_t maker = -1;
@@ -31,6 +39,7 @@ struct ForwardOperand {
 };
 
 struct ForwardSequence {
+  // Without the views.
   std::vector<NodeId> nodes;
   // Their signatures.
   std::vector<int32_t> symbols;
@@ -39,6 +48,12 @@ struct ForwardSequence {
   std::vector<int32_t> first_operand;
 
   int32_t size() const { return static_cast<int32_t>(nodes.size()); }
+  std::span<const ForwardOperand> operands_of(int32_t position) const {
+    const auto at = static_cast<size_t>(position);
+    const auto first = static_cast<size_t>(first_operand[at]);
+    const auto end = static_cast<size_t>(first_operand[at + 1]);
+    return {operands.data() + first, end - first};
+  }
 };
 
 // `signatures` are those of all nodes of the function.
