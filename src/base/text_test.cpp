@@ -3,8 +3,9 @@
 
 #include "base/error.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <limits>
@@ -85,7 +86,8 @@ TEST(Text, EveryDoubleReadsBackAsItself) {
     bool is_integer = true;
     int64_t integer = 0;
     const double back = Scanner(text, "t").expect_number(&is_integer, &integer);
-    EXPECT_EQ(std::memcmp(&back, &value, sizeof(value)), 0) << text;
+    EXPECT_EQ(std::bit_cast<uint64_t>(back), std::bit_cast<uint64_t>(value))
+        << text;
     EXPECT_FALSE(is_integer) << text;
   }
 }

@@ -78,7 +78,7 @@ TEST(GraphVerify, Names) {
   EXPECT_EQ(
       broken_text("%z = aten", "%x = aten"), "t:10:3: %x is defined twice");
   EXPECT_EQ(
-      broken([](Graph& g, Function& f) { g.functions.push_back(Function(f)); }),
+      broken([](Graph& g, Function& f) { g.functions.emplace_back(f); }),
       "[graph] function @step is there twice");
   EXPECT_EQ(
       broken_text("module \"fc\" Linear", "module \"a\" X module \"a\" Y"),
@@ -114,7 +114,7 @@ TEST(GraphVerify, Constants) {
       "t:3:28: hexadecimal text has an odd number of digits: 1");
   EXPECT_EQ(
       broken([](Graph& g, Function&) {
-        g.constants.push_back(Constant(g.constants[0]));
+        g.constants.emplace_back(g.constants[0]);
       }),
       "[graph] constant %c is there twice");
   EXPECT_EQ(

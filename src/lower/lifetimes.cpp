@@ -58,7 +58,7 @@ void free_block(Block& block) {
       last_use(wait->value, free);
     }
     if (!free.values.empty()) {
-      reversed.push_back(std::move(free));
+      reversed.emplace_back(std::move(free));
     }
     reversed.push_back(*it);
   }
@@ -68,7 +68,7 @@ void free_block(Block& block) {
     last_use(input.value, unread);
   }
   if (!unread.values.empty()) {
-    reversed.push_back(std::move(unread));
+    reversed.emplace_back(std::move(unread));
   }
   block.instructions.assign(reversed.rbegin(), reversed.rend());
 }

@@ -22,14 +22,14 @@ void overlap_block(Block& block) {
     for (const ValueId value : reads(block, instruction)) {
       if (pending[index(value)]) {
         pending[index(value)] = false;
-        out.push_back(Wait{value});
+        out.emplace_back(Wait{value});
       }
     }
     out.push_back(instruction);
   }
   for (const ValueId value : in_order) {
     if (pending[index(value)]) {
-      out.push_back(Wait{value});
+      out.emplace_back(Wait{value});
     }
   }
   block.instructions = std::move(out);

@@ -96,7 +96,7 @@ class Propagation {
     if (partial.empty()) {
       return {};
     }
-    const Axes axes = seen(read[partial.front()]).partial;
+    Axes axes = seen(read[partial.front()]).partial;
     if (passes_on(linear_of(node), read, partial, axes)) {
       return axes;
     }

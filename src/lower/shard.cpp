@@ -182,7 +182,7 @@ class Shard {
       now[index(result)] = mine;
       result = mine;
     }
-    block.instructions.push_back(
+    block.instructions.emplace_back(
         Call{static_cast<NodeId>(block.function.nodes.size())});
     block.function.nodes.push_back(std::move(node));
   }
@@ -205,7 +205,7 @@ class Shard {
             like(block.function[operand].type),
             block.layouts[index(operand)]);
     node.results = {result};
-    block.instructions.push_back(
+    block.instructions.emplace_back(
         Call{static_cast<NodeId>(block.function.nodes.size())});
     block.function.nodes.push_back(std::move(node));
     return result;
@@ -250,8 +250,8 @@ class Shard {
             block.function[operand].type,
             without_partial(block.layouts[index(operand)], start.axes));
     now[index(value)] = start.result;
-    block.instructions.push_back(start);
-    block.instructions.push_back(Wait{start.result});
+    block.instructions.emplace_back(start);
+    block.instructions.emplace_back(Wait{start.result});
   }
 
   // The collective takes over the storage: nobody else may need it later, and

@@ -14,6 +14,7 @@
 #include "lower/pass.h"
 #include "ops/op_def.h"
 
+#include <optional>
 #include <utility>
 
 namespace weft {
@@ -22,12 +23,17 @@ namespace {
 constexpr int64_t kMean = 1;
 constexpr int64_t kSum = 2;
 
-bool is_weighted_mean(const OpDef* def, const Node& node) {
+// Nullopt for a node that is no such mean.
+std::optional<WeightedMean> weighted_mean(const Node& node) {
+  const OpDef* def = find_op(node.op);
   if (def == nullptr || !def->weighted_mean) {
-    return false;
+    return std::nullopt;
   }
   const auto position = static_cast<size_t>(def->weighted_mean->reduction_arg);
-  return position < node.args.size() && node.args[position] == Arg{kMean};
+  if (position >= node.args.size() || node.args[position] != Arg{kMean}) {
+    return std::nullopt;
+  }
+  return def->weighted_mean;
 }
 
 }  // namespace
@@ -39,14 +45,14 @@ void split_means(Lowering& lowering) {
   Function& step = *find_function(lowering.graph, "step");
   std::vector<Node> nodes;
   for (Node& node : step.nodes) {
-    const OpDef* def = find_op(node.op);
-    if (!is_weighted_mean(def, node)) {
+    const std::optional<WeightedMean> split = weighted_mean(node);
+    if (!split) {
       nodes.push_back(std::move(node));
       continue;
     }
     const ValueId mean = node.results.front();
     const ValueId weight =
-        node.results[static_cast<size_t>(def->weighted_mean->weight_result)];
+        node.results[static_cast<size_t>(split->weight_result)];
     const ValueId total =
         add_value(step, cat(step[mean].name, ".total"), step[mean].type);
     Node division;
@@ -55,8 +61,7 @@ void split_means(Lowering& lowering) {
     division.results = {mean};
     division.phase = node.phase;
     division.releases = std::exchange(node.releases, {});
-    node.args[static_cast<size_t>(def->weighted_mean->reduction_arg)] =
-        Arg{kSum};
+    node.args[static_cast<size_t>(split->reduction_arg)] = Arg{kSum};
     node.results.front() = total;
     nodes.push_back(std::move(node));
     nodes.push_back(std::move(division));

@@ -91,7 +91,7 @@ struct BatchNorm {
   int64_t scratch(const Function& function, const Node& node) const {
     const TensorType& input = type_arg(function, node, 0);
     const bool rows = training(node) && is_channels_last(input);
-    return (rows ? 3 : 2) * 4 * input.sizes.at(1);
+    return int64_t{rows ? 12 : 8} * input.sizes.at(1);
   }
 };
 
@@ -200,7 +200,7 @@ std::vector<TensorType> group_norm_types(
 int64_t group_norm_scratch(const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 0);
   if (is_channels_last(input)) {
-    return 2 * 4 * int_arg(node, 3, 0) * int_arg(node, 4, 0);
+    return int64_t{8} * int_arg(node, 3, 0) * int_arg(node, 4, 0);
   }
   return copy_bytes(input);
 }
@@ -236,7 +236,7 @@ std::vector<TensorType> group_norm_backward_types(
 // Two sums for every sample and channel, in f32.
 int64_t group_norm_backward_scratch(
     const Function& function, const Node& node) {
-  const int64_t sums = 2 * 4 * int_arg(node, 5, 0) * int_arg(node, 6, 0);
+  const int64_t sums = int64_t{8} * int_arg(node, 5, 0) * int_arg(node, 6, 0);
   const TensorType& input = type_arg(function, node, 1);
   const TensorType& gradient = type_arg(function, node, 0);
   return is_channels_last(input)

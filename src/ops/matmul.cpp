@@ -32,7 +32,8 @@ std::string last_dims(const std::vector<std::string>& words, size_t ndim) {
 
 // beta * self + the product. `result` are the words of the result, `product`
 // the terms of what is multiplied.
-RuleFunction added_product(std::string result, std::string product) {
+RuleFunction added_product(
+    const std::string& result, const std::string& product) {
   return [result, product](const Function& function, const Node& node) {
     size_t ndim = operand_type(function, node, 0).sizes.size();
     std::string self = last_dims(split(result, ' '), ndim);

@@ -46,7 +46,7 @@ Rule reduce(
     } else {
       from.push_back(cat("d", i, reduction.mark));
       if (keep) {
-        to.push_back("1");
+        to.emplace_back("1");
       }
     }
   }
@@ -80,7 +80,7 @@ DType counted(DType) { return DType::I64; }
 
 // Row-major results; `dtypes` one a result. A dtype option wins.
 TypesFunction reduced(
-    const Reduction& reduction, std::vector<DTypeFunction> dtypes) {
+    const Reduction& reduction, const std::vector<DTypeFunction>& dtypes) {
   return [=](const Function& function, const Node& node) {
     Rule rule = reduce(reduction, function, node);
     DType self = operand_type(function, node, 0).dtype;

@@ -71,7 +71,7 @@ Rule im2col_rule(const Function& function, const Node& node) {
 }
 
 // Row-major, of the sizes that the rule says.
-TypesFunction types_by(RuleFunction rule) {
+TypesFunction types_by(const RuleFunction& rule) {
   return [rule](const Function& function, const Node& node) {
     return std::vector<TensorType>{make_type(
         type_arg(function, node, 0).dtype,

@@ -35,7 +35,8 @@ Words words_with(
 }
 
 // Results have the sizes of the operand but for the dim.
-RuleFunction along(DimFunction dim, size_t results, std::string made = "v!") {
+RuleFunction along(
+    DimFunction dim, size_t results, const std::string& made = "v!") {
   return [=](const Function& function, const Node& node) {
     const std::string result = term(words_with(function, node, dim, made));
     return rule_from_terms(

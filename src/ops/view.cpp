@@ -194,7 +194,7 @@ Rule diagonal_rule(const Function& function, const Node& node) {
       to.push_back(from[i]);
     }
   }
-  to.push_back("diagonal!");
+  to.emplace_back("diagonal!");
   return to_rule(function, node, from, to);
 }
 
@@ -209,7 +209,7 @@ Rule unfold_rule(const Function& function, const Node& node) {
   bool side_by_side = size == step && sizes[dim] % step == 0;
   from[dim] = side_by_side ? cat("(window inside=", size, "!)") : "from!";
   to[dim] = side_by_side ? "window" : "window!";
-  to.push_back("inside!");
+  to.emplace_back("inside!");
   return to_rule(function, node, from, to);
 }
 

@@ -53,7 +53,7 @@ Terms diagonal_terms(const Node& node, const Dims& sizes, size_t offset_at) {
       terms.part.push_back(terms.whole[i]);
     }
   }
-  terms.part.push_back("diagonal!");
+  terms.part.emplace_back("diagonal!");
   return terms;
 }
 
@@ -64,7 +64,7 @@ Terms unfold_terms(const Node& node, const Dims& sizes, size_t dim_at) {
   int64_t step = int_arg(node, dim_at + 2, 1);
   bool side_by_side = size == step && sizes[dim] % step == 0;
   terms.part[dim] = side_by_side ? "window" : "window!";
-  terms.part.push_back("inside!");
+  terms.part.emplace_back("inside!");
   terms.whole[dim] =
       side_by_side ? cat("(window inside=", size, "!)") : "whole!";
   return terms;

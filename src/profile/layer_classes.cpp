@@ -106,7 +106,8 @@ class ClassMaker {
   bool is_equal_node(
       const LayerRun& a, const LayerRun& b, int32_t offset) const {
     const auto symbol = [&](const LayerRun& run) {
-      return sequence_.symbols[static_cast<size_t>(run.begin + offset)];
+      const int32_t at = run.begin + offset;
+      return sequence_.symbols[static_cast<size_t>(at)];
     };
     if (symbol(a) != symbol(b)) {
       return false;

@@ -110,7 +110,7 @@ class Selector {
 
   bool is_layer(const Stretch& each) const {
     const auto begin = static_cast<size_t>(each.begin);
-    const auto end = static_cast<size_t>(each.begin + each.period);
+    const size_t end = begin + static_cast<size_t>(each.period);
     return parameter_reads_[end] > parameter_reads_[begin] &&
            flops_[end] > flops_[begin];
   }

@@ -66,10 +66,11 @@ Comparison compare(
     const ForwardSequence& sequence, int32_t position, int32_t period) {
   Comparison result;
   const auto a = sequence.operands_of(position);
-  const auto b = sequence.operands_of(position + period);
+  const int32_t next = position + period;
+  const auto b = sequence.operands_of(next);
   // Equal symbols have equally many operands, unless hashes collided.
   if (sequence.symbols[static_cast<size_t>(position)] !=
-          sequence.symbols[static_cast<size_t>(position + period)] ||
+          sequence.symbols[static_cast<size_t>(next)] ||
       a.size() != b.size()) {
     result.equal = false;
     return result;

@@ -103,19 +103,20 @@ class BlockParser {
       if (!phase_) {
         scanner_.fail("expected a phase such as 'forward:' before a call");
       }
-      list.push_back(Call{static_cast<NodeId>(lines_.so_far().nodes.size())});
+      list.emplace_back(
+          Call{static_cast<NodeId>(lines_.so_far().nodes.size())});
       lines_.node(*phase_);
       layouts(block, lines_.so_far().nodes.back().results.size());
     } else if (scanner_.take("start")) {
-      list.push_back(start(block));
+      list.emplace_back(start(block));
     } else if (scanner_.take("wait")) {
-      list.push_back(Wait{lines_.operand()});
+      list.emplace_back(Wait{lines_.operand()});
     } else if (scanner_.take("free")) {
       Free free;
       do {
         free.values.push_back(lines_.operand());
       } while (scanner_.take(","));
-      list.push_back(std::move(free));
+      list.emplace_back(std::move(free));
     } else {
       phase_ = lines_.phase(
           "a call, 'start', 'wait', 'free', 'return', '}' or a phase: ");

@@ -237,8 +237,9 @@ class Application {
     }
     std::vector<Release> releases;
     for (size_t i = 0; i < count(); ++i) {
-      if (ends[i] && ends[i]->at != kNever) {
-        releases.push_back(new_release(static_cast<ValueId>(i), *ends[i]));
+      const std::optional<Release>& end = ends[i];
+      if (end && end->at != kNever) {
+        releases.push_back(new_release(static_cast<ValueId>(i), *end));
       }
     }
     std::sort(
