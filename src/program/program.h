@@ -10,19 +10,34 @@
 //     input %w : f32[64, 32] = parameter "w" trained at [-, -]
 //   forward:
 //     %y = aten.mm(%x, %w) : f32[64, 32] at [data, -]
+//     %z = aten.relu(%y) : f32[64, 32] at [data, -] overwrites(%y)
 //   backward:
-//     %g = aten.mm(%a, %b) : f32[64, 32] at [-, -] +{data}
-//     start %g.sum = all_reduce(%g) over {data}
+//     %g = aten.mm(%a, %b) : f32[64, 32] at [-, -] +{data} offset(4096)
+//     start %g.sum, %h.sum = all_reduce(%g, %h) over {data}
+//     start %z.sent = send(%z) to 1
+//     start %k = receive : f32[8] at [-] from 1
+//     start %z.kept = copy(%z) to host
 //     free %a, %b
 //     wait %g.sum
 //     return gradient "w" = %g.sum
 //   }
 //
 // Types are one rank's; `at` tells which piece of the whole value they are. A
-// call makes its results at once. `start` takes over the storage of its
-// operand, whose other values may not be read any more; the result may be read
-// after its `wait`. `free` gives back the storage in which a value lies,
-// inputs included; what is returned is never freed.
+// call makes its results at once. `overwrites` names, for each result, the
+// value in whose storage it lies instead of one of its own: no value there may
+// be read any more. `free` gives back the storage in which a value lies, inputs
+// included; what is returned is never freed.
+//
+// `start` begins a transfer, and its results may be read after the `wait` for
+// any one of them. all_reduce takes over the storages of its operands, whose
+// other values may not be read any more; what is sent or copied may be read
+// meanwhile, and not be freed before its wait. Only a copy back reads what lies
+// on the host.
+//
+// Memory: parameters, buffers, states, scalars and constants stay where they
+// are from step to step (is_resident). Every other storage lies in the rank's
+// arena, at the `offset` that lower/place.cpp gives it, and while a call runs
+// its `scratch(offset, bytes)` does too.
 #pragma once
 
 #include "graph/graph.h"
@@ -37,10 +52,17 @@
 
 namespace weft {
 
-enum class CollectiveKind : uint8_t {
-  AllReduce,  // the sum, on every rank
+enum class TransferKind : uint8_t {
+  AllReduce,  // the sums, on every rank of a group
+  Send,       // to one rank
+  Receive,    // from one rank
+  Copy,       // between the device and its host
 };
-std::string_view name(CollectiveKind kind);
+std::string_view name(TransferKind kind);
+
+// Where a storage lies.
+enum class Tier : uint8_t { Device, Host };
+std::string_view name(Tier tier);
 
 // Runs the node of the block's function.
 struct Call {
@@ -48,16 +70,23 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
-// Begins a collective among the ranks that differ only in `axes`.
+// Begins a transfer.
 struct Start {
-  CollectiveKind kind = CollectiveKind::AllReduce;
+  TransferKind kind = TransferKind::AllReduce;
+  // One a result; none for a receive. Several only for an all_reduce; their
+  // storages then lie one behind the other.
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;
+  // AllReduce: among the ranks that differ only in these.
   std::vector<std::string> axes;
-  ValueId operand = ValueId::None;
-  ValueId result = ValueId::None;
+  // Send, Receive: the other rank.
+  int64_t peer = -1;
+  // Copy.
+  Tier to = Tier::Device;
   bool operator==(const Start&) const = default;
 };
 
-// Goes on when the collective that makes `value` is done.
+// Goes on when the transfer that makes `value` is done, with all its results.
 struct Wait {
   ValueId value = ValueId::None;
   bool operator==(const Wait&) const = default;
@@ -71,14 +100,28 @@ struct Free {
 
 using Instruction = std::variant<Call, Start, Wait, Free>;
 
+struct Scratch {
+  int64_t offset = -1;
+  int64_t bytes = 0;
+  bool operator==(const Scratch&) const = default;
+};
+
 // The same instructions for a range of ranks.
 struct Block {
-  // Local types. A collective's result belongs to no node. Order: see renumber.
+  // Local types. A transfer's result belongs to no node. Order: see renumber.
   // Nodes have neither `releases` nor `overwrites`: here memory is given back
   // by instructions.
   Function function;
   // How each value of the function lies on the mesh.
   std::vector<Layout> layouts;
+  // For each value, the one whose storage it takes over; None for most.
+  std::vector<ValueId> overwrites;
+  // For each value, where in the arena its storage begins; -1 for a value that
+  // lies in another's storage, that is resident, that lies on the host, and for
+  // all before they are placed.
+  std::vector<int64_t> offsets;
+  // For each node, the memory that its call needs for itself.
+  std::vector<Scratch> scratch;
   std::vector<Instruction> instructions;
   int64_t first_rank = 0;
   int64_t last_rank = 0;
@@ -110,9 +153,17 @@ std::vector<int64_t> group_of(
 // The layout of a partial sum once it is summed over `axes`.
 Layout without_partial(Layout layout, const std::vector<std::string>& axes);
 
+// Appends a value with its layout and storage of its own.
+ValueId add_value(
+    Block& block, std::string name, TensorType type, Layout layout);
+
 // For every value, the value whose storage it lies in (itself, when it has its
-// own): views lie in their operand's, collectives' results in their operand's.
+// own): views lie in their operand's, results of all_reduce and send in their
+// operand's, and what overwrites in what it overwrites.
 std::vector<ValueId> storages(const Block& block);
+
+// Whether the input keeps its place from step to step.
+bool is_resident(const Input& input);
 
 // The size of a storage from storages(): of the value that made it.
 int64_t storage_bytes(const Block& block, ValueId storage);
@@ -137,11 +188,14 @@ std::string print(const Block& block, const Instruction& instruction);
 Program parse_program(std::string_view text, const std::string& source);
 
 // Every rank has one block; layouts fit, only partial sums are summed and none
-// is returned; values are made once and before they
-// are read, in the order of the text; nothing is read after its storage was
-// freed, taken over by a collective, or before its wait; every start has one
+// is returned but as a state that came in so; values are made once and before
+// they are read, in the order of the text; nothing is read after its storage
+// was freed, taken over or overwritten, or before its wait; every start has one
 // wait and every wait its start; nothing is freed twice, and what is returned
-// not at all. Throws UserError naming block, instruction and value.
+// not at all; storages that live at the same time do not overlap; members of a
+// group start the same collectives in the same order, every send has its
+// receive of the same type, and no rank waits for ever. Throws UserError naming
+// block, instruction and value.
 void verify(const Program& program);
 
 }  // namespace weft
