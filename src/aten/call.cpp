@@ -242,7 +242,7 @@ void AtenCall::set_tensors(size_t position, const Arg& arg) {
   slots_.push_back(std::move(slot));
 }
 
-std::vector<at::Tensor> AtenCall::operator()(
+std::vector<c10::IValue> AtenCall::arguments(
     c10::ArrayRef<at::Tensor> operands) const {
   WEFT_CHECK(
       operands.size() == static_cast<size_t>(operand_count_),
@@ -273,6 +273,12 @@ std::vector<at::Tensor> AtenCall::operator()(
       stack[slot.position] = std::move(list);
     }
   }
+  return stack;
+}
+
+std::vector<at::Tensor> AtenCall::operator()(
+    c10::ArrayRef<at::Tensor> operands) const {
+  std::vector<c10::IValue> stack = arguments(operands);
   at::AutoDispatchBelowADInplaceOrView guard;
   op_.callBoxed(stack);
   std::vector<at::Tensor> results;

@@ -26,6 +26,11 @@ class AtenCall {
   // node.results. Runs below autograd; c10::Error passes through.
   std::vector<at::Tensor> operator()(c10::ArrayRef<at::Tensor> operands) const;
 
+  // All arguments of the call with these operands, for callers who make the
+  // same call many times; and the operator.
+  std::vector<c10::IValue> arguments(c10::ArrayRef<at::Tensor> operands) const;
+  const c10::OperatorHandle& op() const { return op_; }
+
  private:
   // Where operands go: argument `position` takes those numbered in `operands`
   // (-1 for `none` in a list).

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program -> Timeline, for real: one rank's instructions, in order.
+// Program -> Timeline, for real: one rank's instructions, in order. Every tensor
+// of the block has its place from the start, so a step only calls kernels.
 #pragma once
 
+#include "execute/arena.h"
+#include "execute/bound_call.h"
 #include "execute/communicator.h"
 #include "execute/optimizer_call.h"
 #include "program/program.h"
@@ -9,52 +12,86 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace weft {
 
 class Executor {
  public:
-  // Looks up every operator and joins every group of ranks once. `program` and
-  // `world` must outlive it; a program of one rank needs no world. Throws
-  // UserError for an operator that does not exist.
-  Executor(const Program& program, int64_t rank, World* world, uint64_t seed);
-
-  struct Step {
-    // In the order of the block's outputs.
-    std::vector<at::Tensor> outputs;
-    // This rank's events.
-    Timeline timeline;
-  };
-
-  // Runs the block once. `inputs` in the order of the block's inputs, each one
-  // this rank's piece; those that the program frees are given back while it
-  // runs if the caller keeps no copy. Random numbers follow from the seed,
-  // `step`, and the node's rng. Throws UserError naming rank and instruction
-  // when an operator or a collective fails.
-  Step run(std::vector<at::Tensor> inputs, int64_t step);
+  // Looks up every operator, joins every group of ranks and makes every tensor
+  // once. `program`, `arena` and `world` must outlive it; a program of one rank
+  // needs no world. Throws UserError for an operator that does not exist and a
+  // program that does not fit the arena.
+  Executor(
+      const Program& program,
+      int64_t rank,
+      World* world,
+      Arena& arena,
+      uint64_t seed);
+  ~Executor();
 
   const Block& block() const { return block_; }
 
- private:
-  class Frame;
+  // Where the block's inputs lie, in its order; fill them before a step. Those
+  // that are resident keep their values, and the arena has them under
+  // resident_name; the batch is read anew.
+  const std::vector<at::Tensor>& inputs() const { return inputs_; }
+  // Where its outputs lie: to be read before the next step of any program.
+  const std::vector<at::Tensor>& outputs() const { return outputs_; }
 
-  void seed_random(const Node& node, int64_t step) const;
+  // Runs the block once. Random numbers follow from the seed, `step`, and the
+  // node's rng. Throws UserError naming rank and instruction when an operator
+  // or a transfer fails.
+  void run(int64_t step);
+  // The same, and this rank's events.
+  Timeline run_timed(int64_t step);
+
+  // What the rank is doing now, from any thread: "step 3, instruction 7 (%a =
+  // aten.mm)".
+  std::string doing() const;
+
+  // The most memory that its steps really used, to compare with
+  // peak_bytes(block): what is resident, and the highest that a kernel was
+  // given of the arena.
+  int64_t used_bytes() const;
+  // What kernels took beyond the scratch memory that was planned for them.
+  int64_t overflow_bytes() const { return meter_.overflow_bytes; }
+
+ private:
+  class Builder;
+  struct Clock;
+  // One instruction, ready to run.
+  using Action = std::function<void(int64_t step, Clock* clock)>;
+
+  void run_actions(int64_t step, Clock* clock);
 
   const Program& program_;
   const Block& block_;
   const int64_t rank_;
-  const uint64_t seed_;
-  // By node of the block.
-  std::vector<Kernel> kernels_;
-  // By the axes of the collective.
-  std::map<std::vector<std::string>, std::unique_ptr<Communicator>> groups_;
-  // For every value, those that lie in its storage; empty for other values.
-  std::vector<std::vector<ValueId>> in_storage_;
-  std::vector<ValueId> storage_;
+  MemoryMeter meter_;
+  int64_t resident_bytes_ = 0;
+  int64_t batch_end_bytes_ = 0;
+  // By value.
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> inputs_;
+  std::vector<at::Tensor> outputs_;
+  std::map<std::vector<int64_t>, std::unique_ptr<Communicator>> groups_;
+  // By result of the transfer.
+  std::map<ValueId, std::shared_ptr<std::unique_ptr<Pending>>> pending_;
+  torch::jit::Stack stack_;
+  // One an instruction; empty for those that only plan memory.
+  std::vector<Action> actions_;
+  std::atomic<int64_t> step_ = -1;
+  std::atomic<int64_t> instruction_ = 0;
 };
+
+// "parameter/blocks.0.weight": the name under which the arena has an input.
+std::string resident_name(const Input& input);
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees each storage after the last instruction that touches it. What the step
-// returns stays, and so does what the next step reads again: constants, scalars
-// and the parameters, buffers and states that this step does not replace.
+// Frees each storage after the last instruction that touches it, but not what
+// the step returns and what is resident.
 #include "lower/pass.h"
 
 #include <utility>
@@ -9,27 +8,12 @@
 namespace weft {
 namespace {
 
-bool stays(const Function& function, const Input& input) {
-  switch (input.kind) {
-    case InputKind::Batch:
-      return false;
-    case InputKind::Constant:
-    case InputKind::Scalar:
-      return true;
-    case InputKind::Parameter:
-    case InputKind::Buffer:
-    case InputKind::State:
-      break;
-  }
-  return replacement_of(function, input) < 0;
-}
-
 void free_block(Block& block) {
   const Function& function = block.function;
   const std::vector<ValueId> storage = storages(block);
   std::vector<bool> kept(function.values.size(), false);
   for (const Input& input : function.inputs) {
-    kept[index(input.value)] = stays(function, input);
+    kept[index(input.value)] = is_resident(input);
   }
   for (const Output& output : function.outputs) {
     kept[index(storage[index(output.value)])] = true;

@@ -10,27 +10,35 @@ namespace {
 
 void overlap_block(Block& block) {
   std::vector<Instruction> out;
-  // Started, and nobody has asked for it yet.
-  std::vector<bool> pending(block.function.values.size(), false);
-  std::vector<ValueId> in_order;
+  // Started, and nobody has asked for it yet: by value, the first result of its
+  // transfer.
+  std::vector<ValueId> pending(block.function.values.size(), ValueId::None);
+  const auto wait_for = [&](ValueId value) {
+    const ValueId first = pending[index(value)];
+    if (first == ValueId::None) {
+      return;
+    }
+    out.emplace_back(Wait{first});
+    for (ValueId& other : pending) {
+      other = other == first ? ValueId::None : other;
+    }
+  };
   for (const Instruction& instruction : block.instructions) {
-    if (const auto* wait = std::get_if<Wait>(&instruction)) {
-      pending[index(wait->value)] = true;
-      in_order.push_back(wait->value);
+    if (std::holds_alternative<Wait>(instruction)) {
       continue;
     }
     for (const ValueId value : reads(block, instruction)) {
-      if (pending[index(value)]) {
-        pending[index(value)] = false;
-        out.emplace_back(Wait{value});
-      }
+      wait_for(value);
     }
     out.push_back(instruction);
-  }
-  for (const ValueId value : in_order) {
-    if (pending[index(value)]) {
-      out.emplace_back(Wait{value});
+    if (const auto* start = std::get_if<Start>(&instruction)) {
+      for (const ValueId result : start->results) {
+        pending[index(result)] = start->results.front();
+      }
     }
+  }
+  for (size_t i = 0; i < pending.size(); ++i) {
+    wait_for(static_cast<ValueId>(i));
   }
   block.instructions = std::move(out);
 }

@@ -55,9 +55,19 @@ void propagate_layouts(Lowering& lowering);
 // One rank's step: local sizes, and a collective, waited for at once, wherever
 // a partial sum has to be whole (shard.cpp).
 void shard(Lowering& lowering);
+// Sums that nobody reads yet travel together (bucket.cpp).
+void bucket(Lowering& lowering);
+// Updates each parameter as soon as it can be (update_early.cpp).
+void update_early(Lowering& lowering);
 // Moves each wait down to just before the first reader (overlap.cpp).
 void overlap(Lowering& lowering);
+// What the next step reads comes to lie where this step found it (carry.cpp).
+void carry(Lowering& lowering);
+// Results take over storages that nobody reads any more (in_place.cpp).
+void in_place(Lowering& lowering);
 // Frees each storage after its last reader (lifetimes.cpp).
 void lifetimes(Lowering& lowering);
+// A place in the arena for every storage (place.cpp).
+void place(Lowering& lowering);
 
 }  // namespace weft

@@ -28,8 +28,13 @@ Program lower(
       {"split_means", split_means},
       {"propagate_layouts", propagate_layouts},
       {"shard", shard},
+      {"bucket", bucket, /*optional=*/true},
+      {"update_early", update_early, /*optional=*/true},
       {"overlap", overlap, /*optional=*/true},
+      {"carry", carry},
+      {"in_place", in_place, /*optional=*/true},
       {"lifetimes", lifetimes, /*optional=*/true},
+      {"place", place},
   };
   Lowering lowering = {
       .plan = plan,

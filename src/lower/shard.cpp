@@ -139,7 +139,8 @@ class Shard {
     std::vector<ValueId> now(step_.values.size(), ValueId::None);
     for (const Input& input : step_.inputs) {
       now[index(input.value)] =
-          add(block,
+          add_value(
+              block,
               step_[input.value].name,
               local(input.value),
               lowering_.layouts[index(input.value)]);
@@ -165,17 +166,12 @@ class Shard {
     return block;
   }
 
-  ValueId add(
-      Block& block, std::string name, TensorType type, Layout layout) const {
-    block.layouts.push_back(std::move(layout));
-    return add_value(block.function, std::move(name), std::move(type));
-  }
-
   // Appends the node, whose results are still those of the step.
   void call(Block& block, Node node, std::vector<ValueId>& now) const {
     for (ValueId& result : node.results) {
       const ValueId mine =
-          add(block,
+          add_value(
+              block,
               step_[result].name,
               local(result),
               lowering_.layouts[index(result)]);
@@ -200,7 +196,8 @@ class Shard {
     node.args = {{operand}};
     node.args.insert(node.args.end(), more.begin(), more.end());
     const ValueId result =
-        add(block,
+        add_value(
+            block,
             unique(cat(block.function[operand].name, suffix)),
             like(block.function[operand].type),
             block.layouts[index(operand)]);
@@ -243,15 +240,16 @@ class Shard {
     }
     Start start;
     start.axes = lowering_.layouts[index(value)].partial;
-    start.operand = operand;
-    start.result =
-        add(block,
-            unique(cat(step_[value].name, ".sum")),
-            block.function[operand].type,
-            without_partial(block.layouts[index(operand)], start.axes));
-    now[index(value)] = start.result;
-    block.instructions.emplace_back(start);
-    block.instructions.emplace_back(Wait{start.result});
+    start.operands = {operand};
+    const ValueId result = add_value(
+        block,
+        unique(cat(step_[value].name, ".sum")),
+        block.function[operand].type,
+        without_partial(block.layouts[index(operand)], start.axes));
+    start.results = {result};
+    now[index(value)] = result;
+    block.instructions.emplace_back(std::move(start));
+    block.instructions.emplace_back(Wait{result});
   }
 
   // The collective takes over the storage: nobody else may need it later, and

@@ -93,6 +93,7 @@ OpDef backward(std::string_view name, std::vector<std::string_view> examples) {
 }  // namespace
 
 void add_activation_ops(OpTable& ops) {
+  const size_t first = ops.size();
   ops.push_back(forward(
       "aten.gelu",
       "aten.gelu_backward",
@@ -219,6 +220,7 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(backward(
       "aten.native_dropout_backward",
       {"(f32[8, 4], bool[8, 4], 2)", "(f32[8, 4], bool[8, 4]{1, 8}, 2)"}));
+  mark_in_place(ops, first);
 }
 
 }  // namespace weft

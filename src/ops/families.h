@@ -31,6 +31,13 @@ inline void add_ops(
   }
 }
 
+// Every entry from number `first` on works in place.
+inline void mark_in_place(OpTable& ops, size_t first) {
+  for (size_t i = first; i < ops.size(); ++i) {
+    ops[i].in_place = true;
+  }
+}
+
 void add_matmul_ops(OpTable& ops);
 void add_pointwise_ops(OpTable& ops);
 void add_activation_ops(OpTable& ops);

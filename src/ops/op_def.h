@@ -95,6 +95,11 @@ struct OpDef {
   // sizes_arg; may also drop an optional operand or change the overload.
   LocalizeFunction localize = nullptr;
 
+  // The CPU kernel reads each element, or each row, before it writes there, and
+  // allocates nothing but its results: a result may lie in the memory of an
+  // operand of its type.
+  bool in_place = false;
+
   // Position among the operands of the index that looks up the `?` factor.
   int lookup_operand = -1;
 

@@ -120,6 +120,7 @@ OpDef elementwise_optimizer(
 }  // namespace
 
 void add_optimizer_ops(OpTable& ops) {
+  const size_t first = ops.size();
   ops.push_back(elementwise_optimizer(
       "weft.sgd",
       4,
@@ -159,6 +160,7 @@ void add_optimizer_ops(OpTable& ops) {
           {"(f32[8, 4], f32[8, 4], f32[8, 1]>0, f32[1, 4]>0, f32[], f32[])",
            "(f32[8], f32[8], f32[8]>0, f32[], f32[])"},
   });
+  mark_in_place(ops, first);
 }
 
 }  // namespace weft

@@ -471,10 +471,12 @@ void add_ternary(OpTable& ops) {
 }  // namespace
 
 void add_pointwise_ops(OpTable& ops) {
+  const size_t first = ops.size();
   add_unary(ops);
   add_scalar(ops);
   add_binary(ops);
   add_ternary(ops);
+  mark_in_place(ops, first);
 }
 
 }  // namespace weft

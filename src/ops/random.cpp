@@ -139,6 +139,7 @@ void add_random_ops(OpTable& ops) {
       .rule = "... -> ..., ...",
       .kind = OpKind::Random,
       .types = dropout_types,
+      .in_place = true,
       .backward = "aten.native_dropout_backward",
       .examples = {"(f32[8, 4], 0.5, true)", "(f32[8, 4]{1, 8}, 0.5, true)"},
   });

@@ -122,6 +122,7 @@ void add_softmax_ops(OpTable& ops) {
         .flops = per_element(5),
         .scratch_bytes = scratch_of_copies,
         .types = softmax_types,
+        .in_place = true,
         .backward = backward,
         .examples = {"(f32[4, 8, 12], 2, false)", "(f32[4, 8, 12], 1, false)"},
     });
@@ -132,6 +133,7 @@ void add_softmax_ops(OpTable& ops) {
         .flops = per_element(4),
         .scratch_bytes = scratch_of_copies,
         .types = softmax_backward_types,
+        .in_place = true,
         .examples = {"(f32[4, 8, 12], f32[4, 8, 12], 2, f32)"},
     });
   }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How much memory a rank needs for its block.
 #pragma once
 
 #include "program/program.h"
@@ -8,8 +9,24 @@
 
 namespace weft {
 
+// Every storage begins at a multiple of this.
+constexpr int64_t kAlignmentBytes = 64;
+int64_t aligned(int64_t bytes);
+
 // The bytes of all storages that are live after each instruction, inputs
-// included; scratch memory inside a call is not.
+// included; scratch memory inside a call, what lies on the host, and gaps
+// between storages are not.
 std::vector<int64_t> live_bytes(const Block& block);
+
+// What the arena of a placed block must hold: the end of its last storage or
+// scratch.
+int64_t arena_bytes(const Block& block);
+// What stays from step to step, each storage aligned.
+int64_t resident_bytes(const Block& block);
+// The sum of both: the peak of a rank that runs the block.
+int64_t peak_bytes(const Block& block);
+
+// Bytes of what a transfer moves.
+int64_t transfer_bytes(const Block& block, const Start& start);
 
 }  // namespace weft

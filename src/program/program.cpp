@@ -8,12 +8,22 @@
 
 namespace weft {
 
-std::string_view name(CollectiveKind kind) {
+std::string_view name(TransferKind kind) {
   switch (kind) {
-    case CollectiveKind::AllReduce:
+    case TransferKind::AllReduce:
       return "all_reduce";
+    case TransferKind::Send:
+      return "send";
+    case TransferKind::Receive:
+      return "receive";
+    case TransferKind::Copy:
+      return "copy";
   }
-  WEFT_CHECK(false, "unknown collective");
+  WEFT_CHECK(false, "unknown transfer");
+}
+
+std::string_view name(Tier tier) {
+  return tier == Tier::Device ? "device" : "host";
 }
 
 const Block& block_of(const Program& program, int64_t rank) {
@@ -69,30 +79,56 @@ Layout without_partial(Layout layout, const std::vector<std::string>& axes) {
   return layout;
 }
 
+ValueId add_value(
+    Block& block, std::string name, TensorType type, Layout layout) {
+  block.layouts.push_back(std::move(layout));
+  block.overwrites.push_back(ValueId::None);
+  block.offsets.push_back(-1);
+  return add_value(block.function, std::move(name), std::move(type));
+}
+
 std::vector<ValueId> storages(const Block& block) {
   std::vector<ValueId> storage(block.function.values.size());
   for (size_t i = 0; i < storage.size(); ++i) {
     storage[i] = static_cast<ValueId>(i);
   }
+  const auto lies_in = [&storage](ValueId value, ValueId below) {
+    storage[index(value)] = storage[index(below)];
+  };
   for (const Instruction& instruction : block.instructions) {
-    ValueId below = ValueId::None;
     if (const auto* start = std::get_if<Start>(&instruction)) {
-      below = start->operand;
+      const bool stays = start->kind == TransferKind::AllReduce ||
+                         start->kind == TransferKind::Send;
+      for (size_t i = 0; stays && i < start->results.size(); ++i) {
+        lies_in(start->results[i], start->operands[i]);
+      }
     } else if (const auto* call = std::get_if<Call>(&instruction)) {
       const Node& node = block.function.nodes[index(call->node)];
       const std::vector<ValueId> read = operands(node);
-      if (is_view(node) && !read.empty()) {
-        below = read.front();
-      }
-    }
-    if (below != ValueId::None) {
-      for (const ValueId made : makes(block, instruction)) {
-        storage[index(made)] = storage[index(below)];
+      for (const ValueId result : node.results) {
+        if (is_view(node) && !read.empty()) {
+          lies_in(result, read.front());
+        } else if (block.overwrites[index(result)] != ValueId::None) {
+          lies_in(result, block.overwrites[index(result)]);
+        }
       }
     }
   }
   return storage;
 }
+
+std::vector<Tier> tiers(const Block& block) {
+  std::vector<Tier> tiers(block.function.values.size(), Tier::Device);
+  for (const Instruction& instruction : block.instructions) {
+    const auto* start = std::get_if<Start>(&instruction);
+    if (start != nullptr && start->kind == TransferKind::Copy) {
+      tiers[index(start->results.front())] = start->to;
+    }
+  }
+  return tiers;
+}
+
+bool is_resident(const Input& input) { return input.kind != InputKind::Batch; }
 
 int64_t storage_bytes(const Block& block, ValueId storage) {
   return storage_bytes(block.function[storage].type);
@@ -103,7 +139,7 @@ std::vector<ValueId> reads(const Block& block, const Instruction& instruction) {
     return operands(block.function.nodes[index(call->node)]);
   }
   if (const auto* start = std::get_if<Start>(&instruction)) {
-    return {start->operand};
+    return start->operands;
   }
   return {};
 }
@@ -113,58 +149,96 @@ std::vector<ValueId> makes(const Block& block, const Instruction& instruction) {
     return block.function.nodes[index(call->node)].results;
   }
   if (const auto* start = std::get_if<Start>(&instruction)) {
-    return {start->result};
+    return start->results;
   }
   return {};
 }
 
-void renumber(Block& block) {
-  const Function& before = block.function;
-  Function after;
-  after.name = before.name;
-  std::vector<ValueId> new_ids(before.values.size(), ValueId::None);
-  std::vector<Layout> layouts;
-  const auto move_value = [&](ValueId id) {
-    layouts.push_back(block.layouts[index(id)]);
-    new_ids[index(id)] = add_value(after, before[id].name, before[id].type);
-  };
-  for (const Input& input : before.inputs) {
-    move_value(input.value);
-    after.inputs.push_back(input);
-    after.inputs.back().value = new_ids[index(input.value)];
+namespace {
+
+// Moves what a block holds into a new order of values and nodes.
+class Renumbering {
+ public:
+  explicit Renumbering(Block& block)
+      : before_(block), new_ids_(block.function.values.size(), ValueId::None) {
+    after_.function.name = block.function.name;
+    after_.first_rank = block.first_rank;
+    after_.last_rank = block.last_rank;
   }
-  for (Instruction& instruction : block.instructions) {
-    for (const ValueId made : makes(block, instruction)) {
-      move_value(made);
+
+  Block run() {
+    for (const Input& input : before_.function.inputs) {
+      move_value(input.value);
+      after_.function.inputs.push_back(input);
+      now(after_.function.inputs.back().value);
     }
-    if (auto* call = std::get_if<Call>(&instruction)) {
-      Node node = before.nodes[index(call->node)];
-      replace_operands(node, new_ids);
-      call->node = static_cast<NodeId>(after.nodes.size());
-      for (size_t i = 0; i < node.results.size(); ++i) {
-        node.results[i] = new_ids[index(node.results[i])];
-        after[node.results[i]].node = call->node;
-        after[node.results[i]].result = static_cast<int32_t>(i);
+    for (const Instruction& instruction : before_.instructions) {
+      for (const ValueId made : makes(before_, instruction)) {
+        move_value(made);
       }
-      after.nodes.push_back(std::move(node));
-    } else if (auto* start = std::get_if<Start>(&instruction)) {
-      start->operand = new_ids[index(start->operand)];
-      start->result = new_ids[index(start->result)];
-    } else if (auto* wait = std::get_if<Wait>(&instruction)) {
-      wait->value = new_ids[index(wait->value)];
-    } else {
-      for (ValueId& value : std::get<Free>(instruction).values) {
-        value = new_ids[index(value)];
+      after_.instructions.push_back(instruction);
+      std::visit(
+          [this](auto& one) { move(one); }, after_.instructions.back());
+    }
+    for (const Output& output : before_.function.outputs) {
+      after_.function.outputs.push_back(output);
+      now(after_.function.outputs.back().value);
+    }
+    for (ValueId& value : after_.overwrites) {
+      if (value != ValueId::None) {
+        now(value);
       }
     }
+    return std::move(after_);
   }
-  for (const Output& output : before.outputs) {
-    after.outputs.push_back(output);
-    after.outputs.back().value = new_ids[index(output.value)];
+
+ private:
+  void move_value(ValueId id) {
+    const Value& value = before_.function[id];
+    new_ids_[index(id)] =
+        add_value(after_, value.name, value.type, before_.layouts[index(id)]);
+    after_.overwrites.back() = before_.overwrites[index(id)];
+    after_.offsets.back() = before_.offsets[index(id)];
   }
-  block.function = std::move(after);
-  block.layouts = std::move(layouts);
-}
+
+  void now(ValueId& id) const { id = new_ids_[index(id)]; }
+
+  void now(std::vector<ValueId>& ids) const {
+    for (ValueId& id : ids) {
+      now(id);
+    }
+  }
+
+  void move(Call& call) {
+    Function& function = after_.function;
+    Node node = before_.function.nodes[index(call.node)];
+    after_.scratch.push_back(
+        before_.scratch.empty() ? Scratch{}
+                                : before_.scratch[index(call.node)]);
+    replace_operands(node, new_ids_);
+    call.node = static_cast<NodeId>(function.nodes.size());
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      now(node.results[i]);
+      function[node.results[i]].node = call.node;
+      function[node.results[i]].result = static_cast<int32_t>(i);
+    }
+    function.nodes.push_back(std::move(node));
+  }
+  void move(Start& start) const {
+    now(start.operands);
+    now(start.results);
+  }
+  void move(Wait& wait) const { now(wait.value); }
+  void move(Free& free) const { now(free.values); }
+
+  const Block& before_;
+  Block after_;
+  std::vector<ValueId> new_ids_;
+};
+
+}  // namespace
+
+void renumber(Block& block) { block = Renumbering(block).run(); }
 
 namespace {
 
@@ -187,7 +261,10 @@ std::string label(const Block& block, const Instruction& instruction) {
   }
   if (const auto* start = std::get_if<Start>(&instruction)) {
     return cat(
-        "start %", function[start->result].name, " = ", name(start->kind));
+        "start ",
+        percent_names(function, start->results),
+        " = ",
+        name(start->kind));
   }
   if (const auto* wait = std::get_if<Wait>(&instruction)) {
     return cat("wait %", function[wait->value].name);

@@ -162,6 +162,9 @@ ValueId add_value(
 // operand's, and what overwrites in what it overwrites.
 std::vector<ValueId> storages(const Block& block);
 
+// For every value, where its storage lies.
+std::vector<Tier> tiers(const Block& block);
+
 // Whether the input keeps its place from step to step.
 bool is_resident(const Input& input);
 

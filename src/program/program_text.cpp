@@ -9,23 +9,89 @@
 
 namespace weft {
 
+namespace {
+
+std::string percent_names(
+    const Function& function, const std::vector<ValueId>& values) {
+  std::vector<std::string> names;
+  for (const ValueId value : values) {
+    names.push_back(
+        value == ValueId::None ? "-" : cat("%", function[value].name));
+  }
+  return join(names, ", ");
+}
+
+// " at [data, -] overwrites(%x) offset(4096)" for the values that one line
+// makes.
+std::string print_places(
+    const Block& block, const std::vector<ValueId>& made) {
+  std::vector<std::string> layouts;
+  std::vector<ValueId> overwrites;
+  std::vector<std::string> offsets;
+  bool overwrites_any = false;
+  bool placed_any = false;
+  for (const ValueId value : made) {
+    layouts.push_back(print(block.layouts[index(value)]));
+    overwrites.push_back(block.overwrites[index(value)]);
+    overwrites_any = overwrites_any || overwrites.back() != ValueId::None;
+    const int64_t offset = block.offsets[index(value)];
+    offsets.push_back(offset < 0 ? "-" : cat(offset));
+    placed_any = placed_any || offset >= 0;
+  }
+  std::string out = cat(" at ", join(layouts, ", "));
+  if (overwrites_any) {
+    out += cat(
+        " overwrites(", percent_names(block.function, overwrites), ")");
+  }
+  if (placed_any) {
+    out += cat(" offset(", join(offsets, ", "), ")");
+  }
+  return out;
+}
+
+std::string print_start(const Block& block, const Start& start) {
+  const Function& function = block.function;
+  const std::string operands =
+      cat("(", percent_names(function, start.operands), ")");
+  const std::vector<int64_t>& offsets = block.offsets;
+  const ValueId first = start.results.front();
+  const std::string offset =
+      offsets[index(first)] < 0
+          ? ""
+          : cat(" offset(", offsets[index(first)], ")");
+  switch (start.kind) {
+    case TransferKind::AllReduce:
+      return cat(operands, " over {", join(start.axes, ", "), "}");
+    case TransferKind::Send:
+      return cat(operands, " to ", start.peer);
+    case TransferKind::Receive:
+      return cat(
+          " : ",
+          print(function[first].type),
+          print_places(block, start.results),
+          " from ",
+          start.peer);
+    case TransferKind::Copy:
+      return cat(operands, " to ", name(start.to), offset);
+  }
+  WEFT_CHECK(false, "unknown transfer");
+}
+
+}  // namespace
+
 std::string print(const Block& block, const Instruction& instruction) {
   if (const auto* call = std::get_if<Call>(&instruction)) {
     const Node& node = block.function.nodes[index(call->node)];
-    std::vector<std::string> layouts;
-    for (const ValueId result : node.results) {
-      layouts.push_back(print(block.layouts[index(result)]));
-    }
-    return cat(print(block.function, node), " at ", join(layouts, ", "));
+    const Scratch& scratch = block.scratch[index(call->node)];
+    return cat(
+        print(block.function, node),
+        print_places(block, node.results),
+        scratch.bytes == 0
+            ? ""
+            : cat(" scratch(", scratch.offset, ", ", scratch.bytes, ")"));
   }
   if (const auto* start = std::get_if<Start>(&instruction)) {
-    return cat(
-        label(block, instruction),
-        "(%",
-        block.function[start->operand].name,
-        ") over {",
-        join(start->axes, ", "),
-        "}");
+    return cat(label(block, instruction), print_start(block, *start));
   }
   return label(block, instruction);
 }
@@ -46,8 +112,7 @@ std::string print(const Block& block) {
     out +=
         cat("  ",
             print(function, input),
-            " at ",
-            print(block.layouts[index(input.value)]),
+            print_places(block, {input.value}),
             "\n");
   }
   std::optional<Phase> phase;
@@ -83,7 +148,7 @@ class BlockParser {
     scanner_.expect("{");
     while (scanner_.take("input")) {
       lines_.input();
-      layouts(&block, 1);
+      places(&block, 1);
     }
     while (!scanner_.looking_at("return") && !scanner_.looking_at("}")) {
       instruction(&block);
@@ -106,7 +171,15 @@ class BlockParser {
       list.emplace_back(
           Call{static_cast<NodeId>(lines_.so_far().nodes.size())});
       lines_.node(*phase_);
-      layouts(block, lines_.so_far().nodes.back().results.size());
+      places(block, lines_.so_far().nodes.back().results.size());
+      block->scratch.emplace_back();
+      if (scanner_.take("scratch")) {
+        scanner_.expect("(");
+        block->scratch.back().offset = scanner_.expect_int();
+        scanner_.expect(",");
+        block->scratch.back().bytes = scanner_.expect_int();
+        scanner_.expect(")");
+      }
     } else if (scanner_.take("start")) {
       list.emplace_back(start(block));
     } else if (scanner_.take("wait")) {
@@ -124,35 +197,118 @@ class BlockParser {
     }
   }
 
-  void layouts(Block* block, size_t count) {
-    scanner_.expect("at");
+  template <typename Item>
+  void list_of(size_t count, Item&& item) {
     for (size_t i = 0; i < count; ++i) {
       if (i > 0) {
         scanner_.expect(",");
       }
-      block->layouts.push_back(parse_layout(scanner_));
+      item();
     }
+  }
+
+  // What print_places wrote, for the last `count` values.
+  void places(Block* block, size_t count) {
+    scanner_.expect("at");
+    list_of(count, [&] { block->layouts.push_back(parse_layout(scanner_)); });
+    if (scanner_.take("overwrites")) {
+      scanner_.expect("(");
+      list_of(count, [&] {
+        block->overwrites.push_back(
+            scanner_.take("-") ? ValueId::None : lines_.operand());
+      });
+      scanner_.expect(")");
+    }
+    block->overwrites.resize(block->layouts.size(), ValueId::None);
+    offsets(block, count);
+  }
+
+  void offsets(Block* block, size_t count) {
+    if (scanner_.take("offset")) {
+      scanner_.expect("(");
+      list_of(count, [&] {
+        block->offsets.push_back(
+            scanner_.take("-") ? -1 : scanner_.expect_int());
+      });
+      scanner_.expect(")");
+    }
+    block->offsets.resize(block->layouts.size(), -1);
+  }
+
+  // A result that has no layout of its own in the text.
+  void follow(Block* block, Layout layout) {
+    block->layouts.push_back(std::move(layout));
+    block->overwrites.push_back(ValueId::None);
+    block->offsets.resize(block->layouts.size(), -1);
+  }
+
+  TransferKind transfer() {
+    for (const TransferKind kind :
+         {TransferKind::AllReduce,
+          TransferKind::Send,
+          TransferKind::Receive,
+          TransferKind::Copy}) {
+      if (scanner_.take(name(kind))) {
+        return kind;
+      }
+    }
+    scanner_.fail_expected("all_reduce, send, receive or copy");
   }
 
   Start start(Block* block) {
     Start start;
-    FunctionParser::NewName result = lines_.new_name();
-    scanner_.expect("=");
-    scanner_.expect(name(CollectiveKind::AllReduce));
-    scanner_.expect("(");
-    start.operand = lines_.operand();
-    scanner_.expect(")");
-    scanner_.expect("over");
-    scanner_.expect("{");
+    std::vector<FunctionParser::NewName> names;
     do {
-      start.axes.push_back(scanner_.expect_word());
+      names.push_back(lines_.new_name());
     } while (scanner_.take(","));
-    scanner_.expect("}");
-    start.result =
-        lines_.define(std::move(result), lines_.so_far()[start.operand].type);
-    block->layouts.push_back(
-        without_partial(block->layouts[index(start.operand)], start.axes));
+    scanner_.expect("=");
+    start.kind = transfer();
+    if (start.kind == TransferKind::Receive) {
+      scanner_.expect(":");
+      start.results.push_back(
+          lines_.define(std::move(names.front()), parse_type(scanner_)));
+      places(block, 1);
+      scanner_.expect("from");
+      start.peer = scanner_.expect_int();
+      return start;
+    }
+    scanner_.expect("(");
+    list_of(names.size(), [&] { start.operands.push_back(lines_.operand()); });
+    scanner_.expect(")");
+    where(&start);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const ValueId operand = start.operands[i];
+      start.results.push_back(lines_.define(
+          std::move(names[i]), lines_.so_far()[operand].type));
+      follow(
+          block,
+          without_partial(block->layouts[index(operand)], start.axes));
+    }
+    if (start.kind == TransferKind::Copy && scanner_.looking_at("offset")) {
+      block->offsets.pop_back();
+      offsets(block, 1);
+    }
     return start;
+  }
+
+  void where(Start* start) {
+    if (start->kind == TransferKind::AllReduce) {
+      scanner_.expect("over");
+      scanner_.expect("{");
+      do {
+        start->axes.push_back(scanner_.expect_word());
+      } while (scanner_.take(","));
+      scanner_.expect("}");
+      return;
+    }
+    scanner_.expect("to");
+    if (start->kind == TransferKind::Send) {
+      start->peer = scanner_.expect_int();
+    } else if (scanner_.take(name(Tier::Host))) {
+      start->to = Tier::Host;
+    } else {
+      scanner_.expect(name(Tier::Device));
+    }
   }
 
   Scanner& scanner_;

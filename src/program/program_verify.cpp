@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "program/program.h"
+#include "program/verify_parts.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 namespace weft {
@@ -17,6 +20,7 @@ class BlockVerifier {
       : program_(program),
         block_(block),
         storage_(storages(block)),
+        tiers_(tiers(block)),
         state_(block.function.values.size(), State::NotMade),
         in_storage_(block.function.values.size()) {}
 
@@ -35,7 +39,8 @@ class BlockVerifier {
     for (const Output& output : block_.function.outputs) {
       read(output.value);
       check(
-          block_.layouts[index(output.value)].partial.empty(),
+          block_.layouts[index(output.value)].partial.empty() ||
+              is_carried(output),
           output.value,
           "is returned as a partial sum");
     }
@@ -59,35 +64,40 @@ class BlockVerifier {
     if (condition) {
       return;
     }
-    const std::string where = at_ < block_.instructions.size()
-                                  ? cat("instruction ",
-                                        at_,
-                                        " (",
-                                        label(block_, block_.instructions[at_]),
-                                        ")")
-                                  : std::string("the end");
     throw UserError(
-        cat("program @",
-            program_.name,
-            ", block @",
-            block_.function.name,
-            ", ",
-            where,
-            ": %",
+        cat(place_in(program_, block_, at_),
+            "%",
             block_.function[value].name,
             " ",
             what));
   }
 
+  // A state that comes in and goes out as the same partial sum.
+  bool is_carried(const Output& output) const {
+    return std::any_of(
+        block_.function.inputs.begin(),
+        block_.function.inputs.end(),
+        [&](const Input& input) {
+          return input.kind == InputKind::State &&
+                 output.kind == OutputKind::State &&
+                 input.keys.front() == output.key &&
+                 block_.layouts[index(input.value)] ==
+                     block_.layouts[index(output.value)];
+        });
+  }
+
   void check_layouts() const {
     const Function& function = block_.function;
     WEFT_CHECK_USER(
-        block_.layouts.size() == function.values.size(),
+        block_.layouts.size() == function.values.size() &&
+            block_.overwrites.size() == function.values.size() &&
+            block_.offsets.size() == function.values.size() &&
+            block_.scratch.size() == function.nodes.size(),
         "program @",
         program_.name,
         ", block @",
         function.name,
-        ": every value needs a layout");
+        ": every value needs a layout and a place, and every node its scratch");
     for (size_t i = 0; i < function.values.size(); ++i) {
       const Value& value = function.values[i];
       try {
@@ -124,7 +134,7 @@ class BlockVerifier {
         return check(false, value, "is read before its wait");
       case State::Taken:
         return check(
-            false, value, "is read after a collective took over its storage");
+            false, value, "is read after its storage was taken over");
       case State::Freed:
         return check(false, value, "is read after it was freed");
     }
@@ -134,7 +144,7 @@ class BlockVerifier {
   void end_storage(ValueId value, State state) {
     for (const ValueId other : in_storage_[index(storage_[index(value)])]) {
       State& now = state_[index(other)];
-      check(now != State::Pending, other, "still waits for its collective");
+      check(now != State::Pending, other, "still waits for its transfer");
       now = now == State::Ready ? state : now;
     }
   }
@@ -145,36 +155,96 @@ class BlockVerifier {
         index(call.node) == called_++,
         node.results.front(),
         "is out of order (call renumber)");
+    for (const ValueId value : operands(node)) {
+      check(
+          tiers_[index(value)] == Tier::Device,
+          value,
+          "lies on the host, where no call can read it");
+    }
+    for (const ValueId value : node.results) {
+      overwrite(value);
+    }
     for (const ValueId value : node.results) {
       make(value, State::Ready);
     }
   }
 
+  void overwrite(ValueId result) {
+    const ValueId before = block_.overwrites[index(result)];
+    if (before == ValueId::None) {
+      return;
+    }
+    check(
+        index(before) < made_ && state_[index(before)] == State::Ready,
+        before,
+        "is overwritten, and is not there to be");
+    check(
+        storage_bytes(block_.function[result].type) <=
+            storage_bytes(block_, storage_[index(before)]),
+        result,
+        cat("does not fit into what it overwrites, %",
+            block_.function[before].name));
+    end_storage(before, State::Taken);
+  }
+
   void step(const Start& start) {
-    check(!start.axes.empty(), start.result, "is reduced over no axis");
-    const Layout& before = block_.layouts[index(start.operand)];
+    const ValueId first = start.results.front();
+    const bool receives = start.kind == TransferKind::Receive;
+    check(
+        start.operands.size() == (receives ? 0 : start.results.size()),
+        first,
+        "needs an operand for each result");
+    for (size_t i = 0; i < start.operands.size(); ++i) {
+      check_start(start, start.operands[i], start.results[i]);
+    }
+    for (const ValueId result : start.results) {
+      make(result, State::Pending);
+      transfer_of_[result] = at_;
+    }
+  }
+
+  void check_start(const Start& start, ValueId operand, ValueId result) {
+    check(
+        block_.function[operand].type == block_.function[result].type,
+        result,
+        "has another type than its operand");
+    const bool on_host = tiers_[index(operand)] == Tier::Host;
+    if (start.kind == TransferKind::Copy) {
+      check(
+          on_host == (start.to == Tier::Device),
+          operand,
+          cat("lies on the ", name(start.to), " already"));
+      return;
+    }
+    check(!on_host, operand, "lies on the host");
+    if (start.kind == TransferKind::AllReduce) {
+      check_sum(start, operand, result);
+      end_storage(operand, State::Taken);
+    }
+  }
+
+  void check_sum(const Start& start, ValueId operand, ValueId result) const {
+    check(!start.axes.empty(), result, "is reduced over no axis");
+    const Layout& before = block_.layouts[index(operand)];
     const Layout after = without_partial(before, start.axes);
     check(
         before.partial.size() == after.partial.size() + start.axes.size(),
-        start.operand,
+        operand,
         cat("is no partial sum over {", join(start.axes, ", "), "}"));
     check(
-        after == block_.layouts[index(start.result)],
-        start.result,
+        after == block_.layouts[index(result)],
+        result,
         cat("should be ", print(after)));
-    check(
-        block_.function[start.operand].type ==
-            block_.function[start.result].type,
-        start.result,
-        "has another type than its operand");
-    end_storage(start.operand, State::Taken);
-    make(start.result, State::Pending);
   }
 
   void step(const Wait& wait) {
     State& now = state_[index(wait.value)];
     check(now == State::Pending, wait.value, "has no start to wait for");
-    now = State::Ready;
+    const auto& start = std::get<Start>(
+        block_.instructions[transfer_of_.at(wait.value)]);
+    for (const ValueId result : start.results) {
+      state_[index(result)] = State::Ready;
+    }
   }
 
   void step(const Free& free) {
@@ -191,7 +261,10 @@ class BlockVerifier {
   const Program& program_;
   const Block& block_;
   const std::vector<ValueId> storage_;
+  const std::vector<Tier> tiers_;
   std::vector<State> state_;
+  // The start that makes each transfer's result.
+  std::map<ValueId, size_t> transfer_of_;
   // By the value that made the storage: all that lie in it so far.
   std::vector<std::vector<ValueId>> in_storage_;
   size_t made_ = 0;
@@ -200,6 +273,25 @@ class BlockVerifier {
 };
 
 }  // namespace
+
+std::string place_in(const Program& program, const Block& block, size_t at) {
+  const std::string where =
+      at < block.instructions.size()
+          ? cat("instruction ",
+                at,
+                " (",
+                label(block, block.instructions[at]),
+                ")")
+          : std::string("the end");
+  return cat(
+      "program @",
+      program.name,
+      ", block @",
+      block.function.name,
+      ", ",
+      where,
+      ": ");
+}
 
 void verify(const Program& program) {
   verify(program.mesh);
@@ -226,6 +318,7 @@ void verify(const Program& program) {
         block.function.name);
     next = block.last_rank + 1;
     BlockVerifier(program, block).run();
+    verify_places(program, block);
   }
   WEFT_CHECK_USER(
       next == rank_count(program.mesh),
@@ -237,6 +330,7 @@ void verify(const Program& program) {
       print(program.mesh),
       " has ",
       rank_count(program.mesh));
+  verify_meetings(program);
 }
 
 }  // namespace weft

@@ -167,9 +167,7 @@ class Simulation {
               ? 0
               : all_reduce_seconds(
                     count,
-                    element_count(state.block->function[start.result].type) *
-                        element_bytes(
-                            state.block->function[start.result].type.dtype),
+                    transfer_bytes(*state.block, start),
                     link_between(cluster_, group));
     }
     const auto member = std::find(group.begin(), group.end(), rank);
@@ -178,7 +176,9 @@ class Simulation {
     meeting.arrived += 1;
     meeting.ready_seconds = std::max(meeting.ready_seconds, state.now_seconds);
     state.queue.push_back(&meeting);
-    state.meetings[start.result] = &meeting;
+    for (const ValueId result : start.results) {
+      state.meetings[result] = &meeting;
+    }
   }
 
   // Lets every collective happen whose members are all ready for it.

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves the optimizer's calls up into backward: a parameter is updated as soon
+// as its gradient is there and nobody reads its old value any more, so that
+// gradients need not live together. A gradient that travels in a bucket counts
+// as there when the next bucket is on its way, so that the update does not wait
+// for the wires.
+#include "lower/pass.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft {
+namespace {
+
+class EarlyUpdates {
+ public:
+  explicit EarlyUpdates(Block& block)
+      : block_(block),
+        storage_(storages(block)),
+        ready_(block.function.values.size(), -1),
+        last_read_(block.function.values.size(), -1) {}
+
+  void run() {
+    std::vector<Instruction> updates;
+    for (Instruction& instruction : block_.instructions) {
+      (is_update(instruction) ? updates : body_)
+          .push_back(std::move(instruction));
+    }
+    measure_body();
+    std::vector<std::vector<Instruction>> after(body_.size() + 1);
+    for (Instruction& update : updates) {
+      const int64_t at = earliest(update);
+      for (const ValueId made : makes(block_, update)) {
+        ready_[index(made)] = at;
+      }
+      after[static_cast<size_t>(at + 1)].push_back(std::move(update));
+    }
+    block_.instructions.clear();
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (i > 0) {
+        block_.instructions.push_back(std::move(body_[i - 1]));
+      }
+      std::move(
+          after[i].begin(),
+          after[i].end(),
+          std::back_inserter(block_.instructions));
+    }
+  }
+
+ private:
+  bool is_update(const Instruction& instruction) const {
+    const auto* call = std::get_if<Call>(&instruction);
+    return call != nullptr &&
+           block_.function.nodes[index(call->node)].phase == Phase::Optimizer;
+  }
+
+  void measure_body() {
+    const auto end = static_cast<int64_t>(body_.size()) - 1;
+    int64_t next_start = end;
+    for (int64_t i = end; i >= 0; --i) {
+      const Instruction& instruction = body_[static_cast<size_t>(i)];
+      const auto* start = std::get_if<Start>(&instruction);
+      for (const ValueId made : makes(block_, instruction)) {
+        ready_[index(made)] = start != nullptr ? next_start : i;
+      }
+      if (start != nullptr && start->kind == TransferKind::AllReduce) {
+        next_start = i;
+      }
+      for (const ValueId read : reads(block_, instruction)) {
+        int64_t& last = last_read_[index(storage_[index(read)])];
+        last = std::max(last, i);
+      }
+    }
+  }
+
+  // The instruction of the body after which the update can come.
+  int64_t earliest(const Instruction& update) const {
+    int64_t at = -1;
+    for (const ValueId read : reads(block_, update)) {
+      at = std::max(at, ready_[index(read)]);
+    }
+    for (const ValueId made : makes(block_, update)) {
+      at = std::max(at, last_read_of_replaced(made));
+    }
+    return at;
+  }
+
+  // Of the input that the next step will read `value` as.
+  int64_t last_read_of_replaced(ValueId value) const {
+    const Function& function = block_.function;
+    for (const Input& input : function.inputs) {
+      const int output = replacement_of(function, input);
+      if (output >= 0 &&
+          function.outputs[static_cast<size_t>(output)].value == value) {
+        return last_read_[index(input.value)];
+      }
+    }
+    return -1;
+  }
+
+  Block& block_;
+  const std::vector<ValueId> storage_;
+  std::vector<Instruction> body_;
+  // By value: the instruction of the body after which it can be read.
+  std::vector<int64_t> ready_;
+  // By storage.
+  std::vector<int64_t> last_read_;
+};
+
+}  // namespace
+
+void update_early(Lowering& lowering) {
+  for (Block& block : lowering.program.blocks) {
+    EarlyUpdates(block).run();
+  }
+}
+
+}  // namespace weft
