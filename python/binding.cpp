@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "capture/capture.h"
 #include "execute/allocation_watch.h"
+#include "execute/evaluate.h"
 #include "execute/replay.h"
 #include "graph/graph.h"
 #include "ops/op_def.h"
@@ -211,6 +212,21 @@ void bind_graph(py::module_& module) {
         }
         return outputs;
       });
+  module.def(
+      "evaluate",
+      [](const Graph& graph,
+         const std::string& name,
+         const OptionalTensors& inputs,
+         uint64_t seed,
+         int64_t step) {
+        return evaluate(
+            function_of(graph, name), tensors_of(inputs), {seed, step});
+      },
+      py::arg("graph"),
+      py::arg("name"),
+      py::arg("inputs"),
+      py::arg("seed") = 0,
+      py::arg("step") = 0);
   // For every node that has any: its line, the bytes predicted, those measured.
   module.def(
       "scratch_bytes",

@@ -17,6 +17,8 @@ struct State {
 };
 
 const TensorType kCounter{DType::F32, {}, {}};
+// As a number of Python's is: torch.optim computes with it before it rounds.
+const TensorType kLearningRate{DType::F64, {}, {}};
 
 bool is_on(const OptimizerGroup& group, const std::string& option) {
   const auto found = group.options.find(option);
@@ -30,9 +32,15 @@ std::vector<State> states_of(
     const OptimizerGroup& group,
     const TensorType& parameter) {
   if (kind == "sgd") {
-    return is_on(group, "momentum")
-               ? std::vector<State>{{"momentum_buffer", parameter}}
-               : std::vector<State>{};
+    if (!is_on(group, "momentum")) {
+      return {};
+    }
+    std::vector<State> states = {{"momentum_buffer", parameter}};
+    // The first gradient is not dampened: a step has to know its number.
+    if (is_on(group, "dampening")) {
+      states.push_back({"step", kCounter});
+    }
+    return states;
   }
   if (kind == "adam" || kind == "adamw") {
     std::vector<State> states = {
@@ -119,7 +127,7 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
             step,
             names,
             {.kind = InputKind::Scalar, .keys = {name}, .trained = false},
-            kCounter);
+            kLearningRate);
       }
       Node node;
       node.op = "weft." + optimizer.kind;

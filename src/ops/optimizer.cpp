@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of an optimizer, one node a parameter. Operands are the parameter, its
-// gradient, the states in torch.optim's order, and the learning rate; results
-// the new parameter and the new states. Options are torch.optim's own numbers;
-// switches are 0 or 1. All but adafactor work element by element.
+// gradient, the states in torch.optim's order, and the learning rate (f64, as
+// torch.optim computes with it); results the new parameter and the new states.
+// Options are torch.optim's own numbers; switches are 0 or 1. The option
+// `skip=%flag` is one more operand, a number: when it is not 0 the results are
+// the parameter and the states as they were. All but adafactor work element by
+// element.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -16,21 +19,29 @@ bool is_on(const Node& node, std::string_view option) {
   return number_option(node, option, 0) != 0;
 }
 
-// Step counters and the learning rate are scalars, the same on every rank.
+// Whether an operand comes out again: neither the gradient nor the learning
+// rate nor `skip` does.
+bool is_result(const Node& node, size_t operand) {
+  return operand != 1 && operand + 1 < node.args.size();
+}
+
+// Step counters, the learning rate and `skip` are scalars, the same on every
+// rank.
 Rule optimizer_rule(
     const Function& function, const Node& node, const std::string& mark) {
   const Dims& parameter = type_arg(function, node, 0).sizes;
   const std::string term =
       parameter.empty() ? "()" : numbered(parameter.size(), "d", mark);
   std::vector<std::string> terms;
+  std::vector<std::string> results;
   for (const ValueId id : operands(node)) {
     const bool scalar = function[id].type.sizes.empty();
-    terms.push_back(scalar && !parameter.empty() ? "_" : term);
+    const std::string own = scalar && !parameter.empty() ? "_" : term;
+    if (is_result(node, terms.size())) {
+      results.push_back(own);
+    }
+    terms.push_back(own);
   }
-  // Neither the gradient nor the learning rate is a result.
-  std::vector<std::string> results = terms;
-  results.pop_back();
-  results.erase(results.begin() + 1);
   return rule_from_terms(terms, results, function, node);
 }
 
@@ -45,12 +56,13 @@ Rule adafactor_rule(const Function& function, const Node& node) {
 
 std::vector<TensorType> optimizer_types(
     const Function& function, const Node& node) {
+  const std::vector<ValueId> all = operands(node);
   std::vector<TensorType> types;
-  for (const ValueId id : operands(node)) {
-    types.push_back(function[id].type);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (is_result(node, i)) {
+      types.push_back(function[all[i]].type);
+    }
   }
-  types.pop_back();
-  types.erase(types.begin() + 1);
   return types;
 }
 
@@ -125,31 +137,31 @@ void add_optimizer_ops(OpTable& ops) {
       "weft.sgd",
       4,
       sgd_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[])",
-       "(f32[8, 4], f32[8, 4], f32[8, 4], f32[], momentum=0.9, "
+      {"(f32[8, 4], f32[8, 4], f64[])",
+       "(f32[8, 4], f32[8, 4], f32[8, 4], f64[], momentum=0.9, "
        "weight_decay=0.01)"}));
   ops.push_back(elementwise_optimizer(
       "weft.adam",
       12,
       adam_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f32[], "
+      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f64[], "
        "beta1=0.9, beta2=0.999, eps=1e-08)"}));
   ops.push_back(elementwise_optimizer(
       "weft.adamw",
       14,
       adamw_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f32[], "
+      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f64[], "
        "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01)"}));
   ops.push_back(elementwise_optimizer(
       "weft.adagrad",
       6,
       adagrad_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f32[], eps=1e-10)"}));
+      {"(f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f64[], eps=1e-10)"}));
   ops.push_back(elementwise_optimizer(
       "weft.lion",
       8,
       lion_temporaries,
-      {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[], beta1=0.9, beta2=0.99)"}));
+      {"(f32[8, 4], f32[8, 4], f32[8, 4], f64[], beta1=0.9, beta2=0.99)"}));
   ops.push_back({
       .name = "weft.adafactor",
       .rule_of = adafactor_rule,
@@ -157,8 +169,8 @@ void add_optimizer_ops(OpTable& ops) {
       .scratch_bytes = adafactor_scratch,
       .types = optimizer_types,
       .examples =
-          {"(f32[8, 4], f32[8, 4], f32[8, 1]>0, f32[1, 4]>0, f32[], f32[])",
-           "(f32[8], f32[8], f32[8]>0, f32[], f32[])"},
+          {"(f32[8, 4], f32[8, 4], f32[8, 1]>0, f32[1, 4]>0, f32[], f64[])",
+           "(f32[8], f32[8], f32[8]>0, f32[], f64[])"},
   });
   mark_in_place(ops, first);
 }

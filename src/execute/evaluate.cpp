@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/evaluate.h"
+
+#include "aten/call.h"
+#include "aten/types.h"
+#include "base/error.h"
+#include "ops/call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <cmath>
+#include <utility>
+
+namespace weft {
+namespace {
+
+at::Tensor place_for(const TensorType& type) {
+  return at::empty_strided(
+      type.sizes, strides_of(type), scalar_type_of(type.dtype));
+}
+
+void check_guard(
+    const Function& function, const Node& node, const at::Tensor& tensor) {
+  const double seen = tensor.item().toDouble();
+  const double expected = number_arg(node, 1, 0);
+  WEFT_CHECK_USER(
+      seen == expected || (std::isnan(seen) && std::isnan(expected)),
+      "[guard] ",
+      function[node.results.front()].name,
+      ": the model read ",
+      expected,
+      " from this tensor when it was captured and took its path by that; now "
+      "it is ",
+      seen,
+      ". Capture with a batch for which it holds, or remove the branch");
+}
+
+std::vector<at::Tensor> run_node(
+    const Function& function,
+    const Node& node,
+    const std::vector<at::Tensor>& operands,
+    const StepContext& context) {
+  if (node.op == "weft.guard") {
+    check_guard(function, node, operands.front());
+    return {operands.front()};
+  }
+  if (node.op.starts_with("weft.") || is_random(node)) {
+    std::vector<at::Tensor> results;
+    for (const ValueId id : node.results) {
+      results.push_back(place_for(function[id].type));
+    }
+    const Kernel kernel = bind_kernel(
+        {.function = function,
+         .node = node,
+         .operands = operands,
+         .results = results,
+         .piece = whole_pieces(function[node.results.front()].type.sizes)});
+    if (kernel) {
+      kernel(context);
+      return results;
+    }
+  }
+  return AtenCall(node)(operands);
+}
+
+std::vector<size_t> last_readers(const Function& function) {
+  std::vector<size_t> last(function.values.size(), 0);
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    for (const ValueId id : function.nodes[i].results) {
+      last[index(id)] = i;
+    }
+    for_each_operand(
+        function.nodes[i], [&](ValueId id) { last[index(id)] = i; });
+  }
+  for (const Output& output : function.outputs) {
+    last[index(output.value)] = function.nodes.size();
+  }
+  return last;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> evaluate(
+    const Function& function,
+    const std::vector<at::Tensor>& inputs,
+    const StepContext& context) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  WEFT_CHECK(inputs.size() == function.inputs.size());
+  std::vector<at::Tensor> values(function.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values[index(function.inputs[i].value)] = inputs[i];
+  }
+  const std::vector<size_t> last = last_readers(function);
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    const Node& node = function.nodes[i];
+    std::vector<at::Tensor> operands;
+    for_each_operand(
+        node, [&](ValueId id) { operands.push_back(values[index(id)]); });
+    std::vector<at::Tensor> results =
+        run_node(function, node, operands, context);
+    WEFT_CHECK(results.size() == node.results.size(), node.op);
+    for (size_t r = 0; r < results.size(); ++r) {
+      values[index(node.results[r])] = std::move(results[r]);
+    }
+    const auto drop = [&](ValueId id) {
+      if (last[index(id)] == i) {
+        values[index(id)].reset();
+      }
+    };
+    for_each_operand(node, drop);
+    for (const ValueId id : node.results) {
+      drop(id);
+    }
+  }
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(function.outputs.size());
+  for (const Output& output : function.outputs) {
+    outputs.push_back(values[index(output.value)]);
+  }
+  return outputs;
+}
+
+}  // namespace weft

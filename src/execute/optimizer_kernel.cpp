@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/optimizer_kernel.h"
+
+#include "base/error.h"
+#include "execute/optimizer_loops.h"
+#include "execute/optimizer_settings.h"
+#include "execute/optimizer_tensors.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/sqrt.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace weft {
+namespace {
+
+// Elements whose intermediate results stay in a core's cache.
+constexpr int64_t kBlockElements = 16384;
+// Fewer are not worth a thread of their own.
+constexpr int64_t kGrainElements = 32768;
+
+// PyTorch chose its kernels by this too.
+bool rounds_once() {
+  const std::string capability = at::get_cpu_capability();
+  return capability == "AVX2" || capability == "AVX512";
+}
+
+void square_roots(const float* from, float* to, int64_t count) {
+  const auto view = [&](const float* data) {
+    // Only `to` is written.
+    return at::for_blob(const_cast<float*>(data), {count})
+        .options(at::kFloat)
+        .make_tensor();
+  };
+  at::Tensor roots = view(to);
+  at::sqrt_out(roots, view(from));
+}
+
+// The same memory seen the same way.
+bool is_same(const at::Tensor& a, const at::Tensor& b) {
+  return a.data_ptr() == b.data_ptr() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
+}
+
+// Elements of both lie at the same distances, and without gaps.
+bool lies_alike(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.is_non_overlapping_and_dense() || a.sizes() != b.sizes()) {
+    return false;
+  }
+  for (int64_t dim = 0; dim < a.dim(); ++dim) {
+    if (a.size(dim) > 1 && a.stride(dim) != b.stride(dim)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+class OptimizerKernel {
+ public:
+  explicit OptimizerKernel(KernelArguments arguments)
+      : settings_(optimizer_settings(arguments.function, arguments.node)),
+        operands_(std::move(arguments.operands)),
+        results_(std::move(arguments.results)),
+        rounds_once_(rounds_once()) {
+    WEFT_CHECK(
+        operands_.size() ==
+            settings_.state_count + 3 + (settings_.has_skip ? 1 : 0) &&
+        results_.size() == settings_.state_count + 1);
+    bind_tensors();
+  }
+
+  void run() {
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    if (settings_.has_skip && operands_.back().item<double>() != 0) {
+      keep();
+      return;
+    }
+    const double lr = operands_[settings_.state_count + 2].item<double>();
+    double step = 0;
+    if (settings_.has_step) {
+      step = operands_[settings_.state_count + 1].item<double>() + 1;
+    }
+    for (const auto& [from, to] : copies_in_) {
+      to.copy_(from);
+    }
+    if (uses_loop_) {
+      run_loop(lr, step);
+    } else if (is_blocked_) {
+      run_blocks(lr, step);
+    } else {
+      run_whole(lr, step);
+    }
+    for (const auto& [from, to] : copies_out_) {
+      to.copy_(from);
+    }
+    if (settings_.has_step) {
+      results_.back().fill_(step);
+    }
+  }
+
+ private:
+  size_t tensor_states() const {
+    return settings_.state_count - (settings_.has_step ? 1 : 0);
+  }
+
+  // `in_` are the parameter, the gradient and the states, `out_` the parameter
+  // and the states: the tensors given, or ones of ours that lie like the
+  // parameter.
+  void bind_tensors() {
+    uses_loop_ = has_loop(settings_) && !settings_.fused;
+    for (size_t i = 0; i < tensor_states() + 2; ++i) {
+      uses_loop_ = uses_loop_ && operands_[i].scalar_type() == at::kFloat;
+    }
+    is_blocked_ = has_loop(settings_) && !settings_.fused && !uses_loop_;
+    const bool aligns = uses_loop_ || is_blocked_;
+    const at::Tensor like =
+        operands_[0].is_non_overlapping_and_dense()
+            ? operands_[0]
+            : at::empty_like(operands_[0], at::MemoryFormat::Contiguous);
+    for (size_t i = 0; i < tensor_states() + 2; ++i) {
+      in_.push_back(aligned(operands_[i], like, aligns));
+      if (!is_same(in_.back(), operands_[i])) {
+        copies_in_.emplace_back(operands_[i], in_.back());
+      }
+    }
+    for (size_t i = 0; i < tensor_states() + 1; ++i) {
+      const size_t operand = i == 0 ? 0 : i + 1;
+      if (is_same(results_[i], operands_[operand])) {
+        out_.push_back(in_[operand]);
+      } else {
+        out_.push_back(aligned(results_[i], like, aligns));
+      }
+      if (!is_same(out_.back(), results_[i])) {
+        copies_out_.emplace_back(out_.back(), results_[i]);
+      }
+    }
+  }
+
+  static at::Tensor aligned(
+      const at::Tensor& given, const at::Tensor& like, bool aligns) {
+    if (!aligns || lies_alike(given, like)) {
+      return given;
+    }
+    return at::empty_like(like, given.options());
+  }
+
+  void keep() {
+    for (size_t i = 0; i < results_.size(); ++i) {
+      const at::Tensor& before = operands_[i == 0 ? 0 : i + 1];
+      if (!is_same(before, results_[i])) {
+        results_[i].copy_(before);
+      }
+    }
+  }
+
+  void run_loop(double lr, double step) {
+    at::parallel_for(
+        0, in_[0].numel(), kGrainElements, [&](int64_t begin, int64_t end) {
+          OptimizerPointers pointers;
+          for (size_t i = 0; i < in_.size(); ++i) {
+            pointers.in[i] = in_[i].const_data_ptr<float>() + begin;
+          }
+          for (size_t i = 0; i < out_.size(); ++i) {
+            pointers.out[i] = out_[i].mutable_data_ptr<float>() + begin;
+          }
+          optimizer_loop(
+              settings_,
+              lr,
+              step,
+              pointers,
+              end - begin,
+              rounds_once_,
+              square_roots);
+        });
+  }
+
+  // What is at hand after a block was copied to the results, changed in place.
+  std::vector<at::Tensor> changed(
+      const std::vector<at::Tensor>& in,
+      const std::vector<at::Tensor>& out) const {
+    std::vector<at::Tensor> tensors = {out[0], in[1]};
+    tensors.insert(tensors.end(), out.begin() + 1, out.end());
+    for (size_t i = 0; i < out.size(); ++i) {
+      const at::Tensor& before = in[i == 0 ? 0 : i + 1];
+      if (!is_same(before, out[i])) {
+        out[i].copy_(before);
+      }
+    }
+    return tensors;
+  }
+
+  void run_blocks(double lr, double step) {
+    const int64_t count = in_[0].numel();
+    const auto blocks = [&](const std::vector<at::Tensor>& whole,
+                            int64_t begin) {
+      std::vector<at::Tensor> parts;
+      for (const at::Tensor& tensor : whole) {
+        parts.push_back(tensor.as_strided(
+            {std::min(kBlockElements, count - begin)},
+            {1},
+            tensor.storage_offset() + begin));
+      }
+      return parts;
+    };
+    for (int64_t begin = 0; begin < count; begin += kBlockElements) {
+      step_in_place(
+          settings_,
+          lr,
+          step,
+          changed(blocks(in_, begin), blocks(out_, begin)));
+    }
+  }
+
+  void run_whole(double lr, double step) {
+    const std::vector<at::Tensor> tensors = changed(in_, out_);
+    if (settings_.fused) {
+      fused_step_in_place(settings_, lr, step, tensors);
+    } else {
+      step_in_place(settings_, lr, step, tensors);
+    }
+  }
+
+  using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
+  const OptimizerSettings settings_;
+  std::vector<at::Tensor> operands_;
+  std::vector<at::Tensor> results_;
+  const bool rounds_once_;
+  bool uses_loop_ = false;
+  bool is_blocked_ = false;
+  std::vector<at::Tensor> in_;
+  std::vector<at::Tensor> out_;
+  Copies copies_in_;
+  Copies copies_out_;
+};
+
+}  // namespace
+
+Kernel bind_optimizer_kernel(KernelArguments arguments) {
+  auto kernel = std::make_shared<OptimizerKernel>(std::move(arguments));
+  return [kernel](const StepContext&) { kernel->run(); };
+}
+
+}  // namespace weft
