@@ -6,7 +6,6 @@
 #include "execute/arena.h"
 #include "execute/bound_call.h"
 #include "execute/communicator.h"
-#include "execute/optimizer_call.h"
 #include "program/program.h"
 #include "program/timeline.h"
 
@@ -21,6 +20,8 @@
 #include <vector>
 
 namespace weft {
+
+struct StepClock;
 
 class Executor {
  public:
@@ -64,26 +65,26 @@ class Executor {
   int64_t overflow_bytes() const { return meter_.overflow_bytes; }
 
  private:
-  class Builder;
-  struct Clock;
-  // One instruction, ready to run.
-  using Action = std::function<void(int64_t step, Clock* clock)>;
+  friend class ExecutorBuilder;
+  // One instruction, ready to run; `clock` is null when nobody asks for times.
+  using Action = std::function<void(int64_t step, StepClock* clock)>;
 
-  void run_actions(int64_t step, Clock* clock);
+  void run_actions(int64_t step, StepClock* clock);
+  [[noreturn]] void fail(size_t instruction, const std::string& why) const;
 
   const Program& program_;
   const Block& block_;
   const int64_t rank_;
   MemoryMeter meter_;
-  int64_t resident_bytes_ = 0;
+  // Where the batch ends in the arena.
   int64_t batch_end_bytes_ = 0;
   // By value.
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;
   std::map<std::vector<int64_t>, std::unique_ptr<Communicator>> groups_;
-  // By result of the transfer.
-  std::map<ValueId, std::shared_ptr<std::unique_ptr<Pending>>> pending_;
+  // What lies on the host.
+  std::vector<at::Tensor> host_;
   torch::jit::Stack stack_;
   // One an instruction; empty for those that only plan memory.
   std::vector<Action> actions_;

@@ -10,8 +10,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstring>
@@ -19,19 +17,6 @@
 
 namespace weft {
 namespace {
-
-at::Tensor constant(const Program& program, const std::string& key) {
-  for (const Constant& known : program.constants) {
-    if (known.name == key) {
-      at::Tensor tensor =
-          at::empty(known.type.sizes, scalar_type_of(known.type.dtype));
-      std::memcpy(tensor.data_ptr(), known.bytes.data(), known.bytes.size());
-      return tensor;
-    }
-  }
-  throw UserError(
-      cat("program @", program.name, " has no constant ", quote(key)));
-}
 
 // The rank's part of a whole tensor, which it shares memory with.
 at::Tensor piece(
@@ -55,26 +40,34 @@ class Run {
         world_(world),
         options_(options),
         file_(options.inputs),
-        executor_(program, rank, world, options.seed) {}
+        arena_(options.budget_bytes),
+        executor_(program, rank, world, arena_, options.seed) {}
 
   std::optional<RunResult> run() {
-    for (const Input& input : function().inputs) {
-      inputs_.push_back(load(input));
-    }
+    load_inputs();
     RunResult result;
-    Executor::Step step;
+    Timeline timeline;
     for (int64_t number = 0; number < options_.steps; ++number) {
-      step = executor_.run(take_inputs(), number);
-      keep(step);
+      if (number > 0) {
+        load_batch();
+      }
+      const bool is_last = number + 1 == options_.steps;
+      if (is_last) {
+        timeline = executor_.run_timed(number);
+      } else {
+        executor_.run(number);
+      }
       for (size_t i = 0; i < function().outputs.size(); ++i) {
         if (function().outputs[i].kind == OutputKind::Loss) {
-          result.losses.push_back(step.outputs[i].item<double>());
+          result.losses.push_back(executor_.outputs()[i].item<double>());
         }
       }
     }
-    gather_timeline(step.timeline, result);
+    gather_timeline(timeline, result);
+    result.used_bytes = executor_.used_bytes();
+    result.overflow_bytes = executor_.overflow_bytes();
     if (!options_.outputs.empty()) {
-      write_outputs(step);
+      write_outputs();
     }
     return rank_ == 0 ? std::optional(std::move(result)) : std::nullopt;
   }
@@ -87,15 +80,28 @@ class Run {
     return block().layouts[index(value)];
   }
 
-  at::Tensor load(const Input& input) const {
-    const TensorType& type = function()[input.value].type;
-    if (input.kind == InputKind::Constant) {
-      return constant(program_, input.keys.front());
+  void load_inputs() const {
+    for (size_t i = 0; i < function().inputs.size(); ++i) {
+      if (function().inputs[i].kind != InputKind::Constant) {
+        load(function().inputs[i], executor_.inputs()[i]);
+      }
     }
-    const std::string name =
-        cat(weft::name(input.kind), "/", input.keys.front());
+  }
+
+  // Its memory may have been used for other things.
+  void load_batch() const {
+    for (size_t i = 0; i < function().inputs.size(); ++i) {
+      if (function().inputs[i].kind == InputKind::Batch) {
+        load(function().inputs[i], executor_.inputs()[i]);
+      }
+    }
+  }
+
+  void load(const Input& input, const at::Tensor& into) const {
+    const TensorType& type = function()[input.value].type;
+    const std::string name = resident_name(input);
     if (input.kind == InputKind::State && !file_.has(name)) {
-      return at::zeros(type.sizes, scalar_type_of(type.dtype));
+      return;
     }
     const TensorType wanted = make_type(
         type.dtype, whole_sizes(type, layout(input.value), program_.mesh));
@@ -108,33 +114,8 @@ class Run {
         print(file_.type(name)),
         ", and the program takes ",
         print(wanted));
-    // A copy, so that the whole is not kept. Strides other than row-major
-    // come from the recorded model.
-    at::Tensor mine = at::empty_strided(
-        type.sizes, strides_of(type), scalar_type_of(type.dtype));
-    mine.copy_(
+    into.copy_(
         piece(file_.read(name), layout(input.value), program_.mesh, rank_));
-    return mine;
-  }
-
-  // Gives away what the step replaces, so that its free really frees it.
-  std::vector<at::Tensor> take_inputs() {
-    std::vector<at::Tensor> taken;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool replaced =
-          replacement_of(function(), function().inputs[i]) >= 0;
-      taken.push_back(replaced ? std::move(inputs_[i]) : inputs_[i]);
-    }
-    return taken;
-  }
-
-  void keep(const Executor::Step& step) {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      const int output = replacement_of(function(), function().inputs[i]);
-      if (output >= 0) {
-        inputs_[i] = step.outputs[static_cast<size_t>(output)];
-      }
-    }
   }
 
   void gather_timeline(const Timeline& mine, RunResult& result) const {
@@ -150,14 +131,14 @@ class Run {
     }
   }
 
-  void write_outputs(const Executor::Step& step) const {
+  void write_outputs() const {
     std::vector<NamedOutput> whole;
     for (size_t i = 0; i < function().outputs.size(); ++i) {
       const Output& output = function().outputs[i];
       const std::string name =
           output.key.empty() ? std::string(weft::name(output.kind))
                              : cat(weft::name(output.kind), "/", output.key);
-      at::Tensor tensor = gather_output(output.value, step.outputs[i]);
+      at::Tensor tensor = gather_output(output.value, executor_.outputs()[i]);
       if (rank_ == 0) {
         whole.push_back({name, std::move(tensor)});
       }
@@ -196,8 +177,8 @@ class Run {
   World* const world_;
   const RunOptions& options_;
   const TensorFile file_;
+  Arena arena_;
   Executor executor_;
-  std::vector<at::Tensor> inputs_;
 };
 
 }  // namespace

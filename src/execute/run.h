@@ -27,6 +27,8 @@ struct RunOptions {
   uint64_t seed = 0;
   // Threads inside one operator.
   int threads = 1;
+  // The most memory that the rank may use; 0: no limit.
+  int64_t budget_bytes = 0;
 };
 
 struct RunResult {
@@ -34,6 +36,9 @@ struct RunResult {
   std::vector<double> losses;
   // Of the last step, of all ranks.
   Timeline timeline;
+  // What rank 0 used (see Executor).
+  int64_t used_bytes = 0;
+  int64_t overflow_bytes = 0;
 };
 
 // Runs this process's rank; every rank of the program must call it. The result

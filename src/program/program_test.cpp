@@ -103,8 +103,8 @@ TEST(ProgramVerify, ReadsAndFrees) {
   EXPECT_EQ(
       message_with("free %x, %h", "free %g"),
       start +
-          "instruction 4 (free %g): %g is read after a collective took "
-          "over its storage");
+          "instruction 4 (free %g): %g is read after its storage was "
+          "taken over");
   EXPECT_EQ(
       message_with("  wait %g.sum\n", ""),
       start + "the end: %g.sum is read before its wait");

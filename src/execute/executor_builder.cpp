@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/executor_builder.h"
+
+#include "aten/types.h"
+#include "base/error.h"
+#include "execute/kernel.h"
+#include "ops/kernel.h"
+#include "ops/op_def.h"
+#include "program/live_bytes.h"
+#include "program/piece.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace weft {
+namespace {
+
+void fill_constant(
+    const Program& program, const std::string& key, at::Tensor& into) {
+  for (const Constant& known : program.constants) {
+    if (known.name == key) {
+      at::Tensor rows =
+          at::empty(known.type.sizes, scalar_type_of(known.type.dtype));
+      std::memcpy(rows.data_ptr(), known.bytes.data(), known.bytes.size());
+      into.copy_(rows);
+      return;
+    }
+  }
+  throw UserError(
+      cat("program @", program.name, " has no constant ", quote(key)));
+}
+
+std::vector<Piece> pieces(
+    const Program& program, const Block& block, ValueId value, int64_t rank) {
+  const Layout& layout = block.layouts[index(value)];
+  const Dims whole =
+      whole_sizes(block.function[value].type, layout, program.mesh);
+  std::vector<Piece> out;
+  for (size_t dim = 0; dim < whole.size(); ++dim) {
+    out.push_back(
+        piece_of(program.mesh, layout.dims[dim], whole[dim], rank));
+  }
+  return out;
+}
+
+}  // namespace
+
+ExecutorBuilder::ExecutorBuilder(
+    const Program& program,
+    int64_t rank,
+    World* world,
+    Arena& arena,
+    uint64_t seed,
+    Executor& executor)
+    : program_(program),
+      block_(block_of(program, rank)),
+      rank_(rank),
+      world_(world),
+      arena_(arena),
+      seed_(seed),
+      executor_(executor),
+      storage_(storages(block_)),
+      elsewhere_(storage_.size(), nullptr),
+      transfers_(storage_.size()) {}
+
+void ExecutorBuilder::build() {
+  install_placed_allocator();
+  executor_.tensors_.resize(storage_.size());
+  make_inputs();
+  step_ = arena_.step_region(arena_bytes(block_));
+  executor_.meter_.base = step_;
+  for (const Input& input : block_.function.inputs) {
+    if (!is_resident(input)) {
+      const TensorType& type = block_.function[input.value].type;
+      tensor(input.value) = tensor_over(memory_of(input.value), type);
+      executor_.batch_end_bytes_ = std::max(
+          executor_.batch_end_bytes_,
+          block_.offsets[index(input.value)] + storage_bytes(type));
+    }
+    executor_.inputs_.push_back(tensor(input.value));
+  }
+  for (const Instruction& instruction : block_.instructions) {
+    executor_.actions_.push_back(std::visit(
+        [this](const auto& one) { return action(one); }, instruction));
+    ++at_;
+  }
+  for (const Output& output : block_.function.outputs) {
+    executor_.outputs_.push_back(tensor(output.value));
+  }
+}
+
+void ExecutorBuilder::make_inputs() {
+  for (const Input& input : block_.function.inputs) {
+    if (!is_resident(input)) {
+      continue;
+    }
+    const std::string name = resident_name(input);
+    const bool is_new = !arena_.has_resident(name);
+    at::Tensor& made = tensor(input.value);
+    made = arena_.resident(name, block_.function[input.value].type);
+    if (is_new && input.kind == InputKind::Constant) {
+      fill_constant(program_, input.keys.front(), made);
+    }
+    elsewhere_[index(input.value)] =
+        static_cast<std::byte*>(made.storage().mutable_data());
+  }
+}
+
+std::byte* ExecutorBuilder::memory_of(ValueId storage) const {
+  if (elsewhere_[index(storage)] != nullptr) {
+    return elsewhere_[index(storage)];
+  }
+  const int64_t offset = block_.offsets[index(storage)];
+  WEFT_CHECK(
+      offset >= 0 || storage_bytes(block_, storage) == 0,
+      "%",
+      block_.function[storage].name,
+      " has no place: the program was not lowered to its end");
+  return offset < 0 ? step_ : step_ + offset;
+}
+
+at::Tensor& ExecutorBuilder::tensor(ValueId value) {
+  return executor_.tensors_[index(value)];
+}
+
+std::vector<at::Tensor> ExecutorBuilder::tensors(
+    const std::vector<ValueId>& values) {
+  std::vector<at::Tensor> out;
+  out.reserve(values.size());
+  for (const ValueId value : values) {
+    out.push_back(tensor(value));
+  }
+  return out;
+}
+
+ExecutorBuilder::Action ExecutorBuilder::action(const Call& call) {
+  const Node& node = block_.function.nodes[index(call.node)];
+  if (is_view(node)) {
+    // Views are made once: they only say how memory is seen.
+    std::vector<at::Tensor> views = AtenCall(node)(tensors(operands(node)));
+    WEFT_CHECK(views.size() == node.results.size(), node.op);
+    for (size_t i = 0; i < views.size(); ++i) {
+      tensor(node.results[i]) = std::move(views[i]);
+    }
+    return {};
+  }
+  for (const ValueId result : node.results) {
+    const TensorType& type = block_.function[result].type;
+    if (!is_undefined(type)) {
+      tensor(result) =
+          tensor_over(memory_of(storage_[index(result)]), type);
+    }
+  }
+  const OpDef* def = find_op(node.op);
+  return def != nullptr && def->kind == OpKind::Empty ? Action()
+                                                      : bind(node, call.node);
+}
+
+ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
+  Kernel kernel = bind_kernel(
+      {block_.function,
+       node,
+       tensors(operands(node)),
+       tensors(node.results),
+       pieces(program_, block_, node.results.front(), rank_)});
+  if (kernel) {
+    return [kernel, seed = seed_](int64_t step, StepClock*) {
+      kernel({seed, step});
+    };
+  }
+  const Scratch& scratch = block_.scratch[index(id)];
+  CallMemory memory(
+      &executor_.meter_,
+      scratch.bytes > 0 ? step_ + scratch.offset : nullptr,
+      scratch.bytes);
+  std::vector<at::Tensor> results = tensors(node.results);
+  for (const at::Tensor& result : results) {
+    memory.add_result(
+        result.defined() ? static_cast<std::byte*>(result.mutable_data_ptr())
+                         : nullptr,
+        result.defined()
+            ? static_cast<int64_t>(result.storage().nbytes())
+            : 0);
+  }
+  auto call = std::make_shared<BoundCall>(
+      AtenCall(node),
+      tensors(operands(node)),
+      std::move(results),
+      std::move(memory));
+  return [call, &stack = executor_.stack_](int64_t, StepClock*) {
+    call->run(stack);
+  };
+}
+
+ExecutorBuilder::Action ExecutorBuilder::action(const Start& start) {
+  switch (start.kind) {
+    case TransferKind::AllReduce:
+      return all_reduce(start);
+    case TransferKind::Copy:
+      return copy(start);
+    case TransferKind::Send:
+    case TransferKind::Receive:
+      break;
+  }
+  throw UserError(
+      cat("program @",
+          program_.name,
+          ": ",
+          label(block_, block_.instructions[at_]),
+          ": sends and receives are not executed yet"));
+}
+
+ExecutorBuilder::Action ExecutorBuilder::all_reduce(const Start& start) {
+  for (size_t i = 0; i < start.results.size(); ++i) {
+    tensor(start.results[i]) = tensor(start.operands[i]);
+  }
+  at::Tensor moved = tensor(start.operands.front());
+  if (start.operands.size() > 1) {
+    // One stretch of the arena: the gaps between storages travel too.
+    const ValueId first = storage_[index(start.operands.front())];
+    const ValueId last = storage_[index(start.operands.back())];
+    const int64_t bytes = block_.offsets[index(last)] -
+                          block_.offsets[index(first)] +
+                          storage_bytes(block_, last);
+    const DType dtype = block_.function[first].type.dtype;
+    moved = tensor_over(
+        memory_of(first),
+        make_type(dtype, {bytes / element_bytes(dtype)}));
+  }
+  const auto transfer = std::make_shared<Transfer>();
+  transfer->instruction = at_;
+  for (const ValueId result : start.results) {
+    transfers_[index(result)] = transfer;
+  }
+  Communicator& communicator = group(start.axes);
+  return [transfer, moved, &communicator](int64_t, StepClock*) {
+    transfer->pending = communicator.all_reduce(moved);
+  };
+}
+
+// On a CPU, the host's memory is the device's, outside the arena.
+ExecutorBuilder::Action ExecutorBuilder::copy(const Start& start) {
+  const ValueId from = start.operands.front();
+  const ValueId to = start.results.front();
+  const TensorType& type = block_.function[to].type;
+  if (start.to == Tier::Host) {
+    at::Tensor host =
+        at::empty({storage_bytes(type)}, at::TensorOptions().dtype(at::kByte));
+    elsewhere_[index(to)] = static_cast<std::byte*>(host.mutable_data_ptr());
+    executor_.host_.push_back(std::move(host));
+  }
+  tensor(to) = tensor_over(memory_of(to), type);
+  return [source = tensor(from), target = tensor(to)](int64_t, StepClock*) {
+    target.copy_(source);
+  };
+}
+
+ExecutorBuilder::Action ExecutorBuilder::action(const Wait& wait) {
+  const std::shared_ptr<Transfer> transfer = transfers_[index(wait.value)];
+  if (!transfer) {
+    return {};
+  }
+  return [transfer](int64_t, StepClock* clock) {
+    const auto end = transfer->pending->wait();
+    transfer->pending.reset();
+    if (clock != nullptr) {
+      clock->events[transfer->instruction].end_seconds = clock->seconds(end);
+    }
+  };
+}
+
+ExecutorBuilder::Action ExecutorBuilder::action(const Free&) { return {}; }
+
+Communicator& ExecutorBuilder::group(const std::vector<std::string>& axes) {
+  WEFT_CHECK(world_ != nullptr, "a program of several ranks needs a world");
+  const std::vector<int64_t> ranks = group_of(program_.mesh, axes, rank_);
+  std::unique_ptr<Communicator>& group = executor_.groups_[ranks];
+  if (!group) {
+    group = world_->group(ranks);
+  }
+  return *group;
+}
+
+}  // namespace weft

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a block into tensors at their places and actions on them.
+#pragma once
+
+#include "execute/executor.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// When instructions ran.
+struct StepClock {
+  std::chrono::steady_clock::time_point begin;
+  std::vector<Event> events;
+
+  double seconds(std::chrono::steady_clock::time_point time) const {
+    return std::chrono::duration<double>(time - begin).count();
+  }
+  double now_seconds() const {
+    return seconds(std::chrono::steady_clock::now());
+  }
+};
+
+class ExecutorBuilder {
+ public:
+  ExecutorBuilder(
+      const Program& program,
+      int64_t rank,
+      World* world,
+      Arena& arena,
+      uint64_t seed,
+      Executor& executor);
+
+  void build();
+
+ private:
+  using Action = Executor::Action;
+
+  void make_inputs();
+  Action action(const Call& call);
+  Action action(const Start& start);
+  Action action(const Wait& wait);
+  Action action(const Free& free);
+  Action bind(const Node& node, NodeId id);
+  Action all_reduce(const Start& start);
+  Action copy(const Start& start);
+
+  // The memory of a storage; nullptr for one without bytes.
+  std::byte* memory_of(ValueId storage) const;
+  at::Tensor& tensor(ValueId value);
+  std::vector<at::Tensor> tensors(const std::vector<ValueId>& values);
+  Communicator& group(const std::vector<std::string>& axes);
+
+  const Program& program_;
+  const Block& block_;
+  const int64_t rank_;
+  World* const world_;
+  Arena& arena_;
+  const uint64_t seed_;
+  Executor& executor_;
+  const std::vector<ValueId> storage_;
+  std::byte* step_ = nullptr;
+  // By storage: memory that is not the arena's step region.
+  std::vector<std::byte*> elsewhere_;
+  // By result of a transfer: what to wait for, with its instruction.
+  struct Transfer {
+    std::unique_ptr<Pending> pending;
+    size_t instruction = 0;
+  };
+  std::vector<std::shared_ptr<Transfer>> transfers_;
+  size_t at_ = 0;
+};
+
+}  // namespace weft
