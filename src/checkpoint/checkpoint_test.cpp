@@ -256,7 +256,7 @@ TEST(Checkpoint, KilledSavesLeaveTheLastWholeOne) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       // Ends this process at some moment of the save, or after it.
-      const useconds_t after = random() % 2000;
+      const auto after = static_cast<useconds_t>(random() % 2000);
       std::thread([after] {
         usleep(after);
         _exit(9);
