@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
@@ -17,6 +18,12 @@ namespace weft {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+
+// As Python's tensor.mul_(number): a call with the number in C++ puts it first,
+// and rounds it to the element type before it multiplies.
+const at::Tensor& multiply(const at::Tensor& tensor, double number) {
+  return tensor.mul_(at::native::wrapped_scalar_tensor(number));
+}
 
 at::Tensor ascent(const OptimizerSettings& s, const at::Tensor& gradient) {
   return s.maximize ? gradient.neg() : gradient;
@@ -37,7 +44,7 @@ void sgd(const OptimizerSettings& s, double lr, double step, const Tensors& t) {
     if (s.has_step && step == 1) {
       buffer.copy_(gradient);
     } else {
-      buffer.mul_(s.momentum).add_(gradient, 1 - s.dampening);
+      multiply(buffer, s.momentum).add_(gradient, 1 - s.dampening);
     }
     gradient = s.nesterov ? gradient.add(buffer, s.momentum) : buffer;
   }
@@ -50,13 +57,13 @@ void adam(
   at::Tensor gradient = ascent(s, t[1]);
   if (s.decoupled_weight_decay) {
     if (s.weight_decay != 0) {
-      parameter.mul_(1 - lr * s.weight_decay);
+      multiply(parameter, 1 - lr * s.weight_decay);
     }
   } else {
     gradient = decayed(s, gradient, parameter);
   }
   t[2].lerp_(gradient, 1 - s.beta1);
-  t[3].mul_(s.beta2).addcmul_(gradient, gradient, 1 - s.beta2);
+  multiply(t[3], s.beta2).addcmul_(gradient, gradient, 1 - s.beta2);
   const double correction1 = 1 - std::pow(s.beta1, step);
   const double correction2 = 1 - std::pow(s.beta2, step);
   at::Tensor largest = t[3];
@@ -80,12 +87,12 @@ void adagrad(
 void lion(const OptimizerSettings& s, double lr, const Tensors& t) {
   const at::Tensor gradient = ascent(s, t[1]);
   const at::Tensor direction =
-      t[2].mul(s.beta1).add_(gradient, 1 - s.beta1).sign_();
+      multiply(t[2].clone(), s.beta1).add_(gradient, 1 - s.beta1).sign_();
   if (s.weight_decay != 0) {
-    t[0].mul_(1 - lr * s.weight_decay);
+    multiply(t[0], 1 - lr * s.weight_decay);
   }
   t[0].add_(direction, -lr);
-  t[2].mul_(s.beta2).add_(gradient, 1 - s.beta2);
+  multiply(t[2], s.beta2).add_(gradient, 1 - s.beta2);
 }
 
 double epsilon_of(at::ScalarType type) {
@@ -124,7 +131,7 @@ void adafactor(
   const double alpha =
       std::max(s.eps2, norm_of(parameter) / root_of_count(parameter)) * rho;
   if (s.weight_decay != 0) {
-    parameter.mul_(1 - lr * s.weight_decay);
+    multiply(parameter, 1 - lr * s.weight_decay);
   }
   at::Tensor estimate;
   if (gradient.dim() > 1) {
