@@ -1,155 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
 // c10d's Gloo. The headers of the system's libgloo only lend their names: every
 // function called here is one that LibTorch exports.
-#include "base/error.h"
-#include "execute/communicator.h"
+#include "execute/gloo.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include "base/error.h"
+
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <future>
+#include <thread>
 #include <utility>
 
 namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+// Gloo's own limit comes after ours, which can name the rank at fault.
+constexpr int64_t kMoreSeconds = 60;
+
+std::vector<int64_t> others(const std::vector<int64_t>& ranks, int64_t rank) {
+  std::vector<int64_t> out = ranks;
+  std::erase(out, rank);
+  return out;
+}
 
 class GlooPending : public Pending {
  public:
-  // `tensor` is kept alive until the work is done.
-  GlooPending(c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor)
+  // `tensors` are kept alive until the work is done.
+  GlooPending(
+      c10::intrusive_ptr<c10d::Work> work,
+      std::vector<at::Tensor> tensors,
+      std::vector<int64_t> missing,
+      Watch& watch)
       : work_(std::move(work)),
-        tensor_(std::move(tensor)),
-        done_(std::make_shared<std::promise<Clock::time_point>>()) {
-    work_->getFuture()->addCallback([done = done_](c10::ivalue::Future&) {
-      done->set_value(Clock::now());
-    });
+        tensors_(std::move(tensors)),
+        missing_(std::move(missing)),
+        watch_(watch) {
+    auto promise = std::make_shared<std::promise<Clock::time_point>>();
+    end_ = promise->get_future();
+    work_->getFuture()->addCallback(
+        [promise](c10::ivalue::Future&) { promise->set_value(Clock::now()); });
   }
 
   Clock::time_point wait() override {
-    work_->wait();
-    return done_->get_future().get();
+    watch_.wait(
+        [this](std::chrono::milliseconds limit) {
+          return end_.wait_for(limit) == std::future_status::ready;
+        },
+        [this] { return missing_; });
+    try {
+      work_->wait();
+    } catch (const c10::Error& error) {
+      watch_.fail(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      watch_.fail(error.what());
+    }
+    return end_.get();
   }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
-  at::Tensor tensor_;
-  std::shared_ptr<std::promise<Clock::time_point>> done_;
+  std::vector<at::Tensor> tensors_;
+  const std::vector<int64_t> missing_;
+  Watch& watch_;
+  std::future<Clock::time_point> end_;
 };
 
 class GlooCommunicator : public Communicator {
  public:
-  explicit GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group)
-      : group_(std::move(group)) {}
+  GlooCommunicator(
+      Group group, std::vector<int64_t> ranks, int64_t rank, Watch& watch)
+      : group_(std::move(group)),
+        ranks_(std::move(ranks)),
+        missing_(others(ranks_, rank)),
+        watch_(watch) {}
+
+  ~GlooCommunicator() override {
+    if (watch_.has_failed()) {
+      // Its end would wait for what never comes.
+      static_cast<void>(group_.release());
+    }
+  }
+  GlooCommunicator(const GlooCommunicator&) = delete;
+  GlooCommunicator& operator=(const GlooCommunicator&) = delete;
 
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
-    WEFT_CHECK(
-        tensor.is_non_overlapping_and_dense(),
-        "all_reduce of a tensor with gaps");
-    // Gloo adds up elements in the order of memory, whatever the strides. All
-    // ranks have the same strides.
-    at::Tensor flat = tensor.as_strided({tensor.numel()}, {1});
-    std::vector<at::Tensor> tensors = {flat};
+    std::vector<at::Tensor> tensors = {flat(tensor)};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::SUM;
-    return std::make_unique<GlooPending>(
-        group_->allreduce(tensors, options), std::move(flat));
+    return pending(group_->allreduce(tensors, options), tensors);
+  }
+
+  std::unique_ptr<Pending> broadcast(
+      const at::Tensor& tensor, int64_t root) override {
+    const auto found = std::find(ranks_.begin(), ranks_.end(), root);
+    WEFT_CHECK(found != ranks_.end(), "rank ", root, " is not in the group");
+    std::vector<at::Tensor> tensors = {flat(tensor)};
+    c10d::BroadcastOptions options;
+    options.rootRank = found - ranks_.begin();
+    return pending(group_->broadcast(tensors, options), tensors);
+  }
+
+  std::unique_ptr<Pending> all_gather(
+      const at::Tensor& whole, const at::Tensor& piece) override {
+    at::Tensor to = flat(whole);
+    at::Tensor from = flat(piece);
+    return pending(
+        group_->_allgather_base(to, from, c10d::AllgatherOptions()),
+        {to, from});
+  }
+
+  std::unique_ptr<Pending> barrier() override {
+    return pending(group_->barrier(c10d::BarrierOptions()), {});
   }
 
  private:
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  // In the order of memory, whatever the strides: all ranks have the same.
+  static at::Tensor flat(const at::Tensor& tensor) {
+    WEFT_CHECK(
+        tensor.is_non_overlapping_and_dense(),
+        "a collective of a tensor with gaps");
+    return tensor.as_strided({tensor.numel()}, {1});
+  }
+
+  std::unique_ptr<Pending> pending(
+      c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> tensors) {
+    return std::make_unique<GlooPending>(
+        std::move(work), std::move(tensors), missing_, watch_);
+  }
+
+  Group group_;
+  const std::vector<int64_t> ranks_;
+  const std::vector<int64_t> missing_;
+  Watch& watch_;
 };
 
 bool is_this_machine(const std::string& host) {
   return host == "localhost" || host.rfind("127.", 0) == 0;
 }
 
-class GlooWorld : public World {
- public:
-  explicit GlooWorld(const Rendezvous& rendezvous)
-      : rendezvous_(rendezvous),
-        timeout_(std::chrono::seconds(rendezvous.timeout_seconds)) {
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<uint16_t>(rendezvous.port);
-    options.isServer = rendezvous.rank == 0 && !rendezvous.has_agent;
-    options.numWorkers = static_cast<size_t>(rendezvous.size);
-    options.timeout = timeout_;
-    if (options.isServer && rendezvous.listen_fd >= 0) {
-      options.masterListenFd = rendezvous.listen_fd;
-    }
-    store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
+// Meeting the others has no way to be given up: it gets a thread, which is left
+// behind when someone is gone.
+Group meet(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const std::vector<int64_t>& ranks,
+    const Rendezvous& rendezvous,
+    Watch& watch) {
+  auto options = c10d::ProcessGroupGloo::Options::create_default(
+      std::chrono::seconds(rendezvous.timeout_seconds + kMoreSeconds));
+  if (is_this_machine(rendezvous.host)) {
+    options->devices = {
+        c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
   }
-
-  std::unique_ptr<Communicator> group(
-      const std::vector<int64_t>& ranks) override {
-    const auto here = std::find(ranks.begin(), ranks.end(), rendezvous_.rank);
-    WEFT_CHECK(here != ranks.end(), "a group without this rank");
-    std::string prefix = cat("group", groups_++);
-    for (const int64_t rank : ranks) {
-      prefix += cat(".", rank);
+  const auto here = std::find(ranks.begin(), ranks.end(), rendezvous.rank);
+  auto promise = std::make_shared<std::promise<Group>>();
+  std::future<Group> group = promise->get_future();
+  std::thread([promise,
+               store,
+               options,
+               member = static_cast<int>(here - ranks.begin()),
+               size = static_cast<int>(ranks.size())] {
+    try {
+      promise->set_value(c10::make_intrusive<c10d::ProcessGroupGloo>(
+          store, member, size, options));
+    } catch (...) {
+      promise->set_exception(std::current_exception());
     }
-    auto options = c10d::ProcessGroupGloo::Options::create_default(timeout_);
-    if (is_this_machine(rendezvous_.host)) {
-      options->devices = {
-          c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
-    }
-    return std::make_unique<GlooCommunicator>(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(
-            c10::make_intrusive<c10d::PrefixStore>(prefix, store_),
-            static_cast<int>(here - ranks.begin()),
-            static_cast<int>(ranks.size()),
-            options));
+  }).detach();
+  watch.wait(
+      [&group](std::chrono::milliseconds limit) {
+        return group.wait_for(limit) == std::future_status::ready;
+      },
+      [&] { return others(ranks, rendezvous.rank); });
+  try {
+    return group.get();
+  } catch (const c10::Error& error) {
+    watch.fail(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    watch.fail(error.what());
   }
-
-  std::vector<std::string> gather(const std::string& text) override {
-    const std::string prefix = cat("gather", gathers_++, ".");
-    store_->set(
-        cat(prefix, rendezvous_.rank),
-        std::vector<uint8_t>(text.begin(), text.end()));
-    std::vector<std::string> texts;
-    for (int64_t rank = 0; rendezvous_.rank == 0 && rank < rendezvous_.size;
-         ++rank) {
-      const std::vector<uint8_t> bytes = store_->get(cat(prefix, rank));
-      texts.emplace_back(bytes.begin(), bytes.end());
-    }
-    // Rank 0 keeps the store; the others may leave once it has everything.
-    const std::string done = cat(prefix, "done");
-    if (rendezvous_.rank == 0) {
-      store_->set(done, std::vector<uint8_t>{1});
-    } else {
-      store_->wait({done});
-    }
-    return texts;
-  }
-
- private:
-  const Rendezvous rendezvous_;
-  const std::chrono::milliseconds timeout_;
-  c10::intrusive_ptr<c10d::Store> store_;
-  // Names in the store are used once.
-  int64_t groups_ = 0;
-  int64_t gathers_ = 0;
-};
+}
 
 }  // namespace
 
-std::unique_ptr<World> connect_gloo(const Rendezvous& rendezvous) {
-  try {
-    return std::make_unique<GlooWorld>(rendezvous);
-  } catch (const c10::Error& error) {
-    throw UserError(
-        cat("rank ",
-            rendezvous.rank,
-            " did not find the other ranks at ",
-            rendezvous.host,
-            ":",
-            rendezvous.port,
-            ": ",
-            error.what_without_backtrace()));
-  }
+std::unique_ptr<Communicator> make_gloo_communicator(
+    c10::intrusive_ptr<c10d::Store> store,
+    const std::vector<int64_t>& ranks,
+    const Rendezvous& rendezvous,
+    Watch& watch) {
+  return std::make_unique<GlooCommunicator>(
+      meet(store, ranks, rendezvous, watch), ranks, rendezvous.rank, watch);
 }
 
 }  // namespace weft

@@ -3,10 +3,11 @@
 // them.
 #pragma once
 
+#include "execute/launch.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace weft {
 
@@ -15,22 +16,23 @@ struct Rendezvous {
   int64_t size = 1;
   std::string host = "127.0.0.1";
   int port = 0;
-  // A listening socket of that port which rank 0 takes over, or -1: it listens
-  // by itself.
-  int listen_fd = -1;
-  // torchrun's agent listens there, and no rank does.
+  // Another process, weft's or torchrun's, keeps the store there; else rank 0
+  // does.
   bool has_agent = false;
+  // Before every key in the store, so that a restart never reads what an
+  // earlier start wrote.
+  std::string prefix = "weft";
+  // How long a rank may be silent or stand still before waiting for it is an
+  // error.
+  int64_t stall_seconds = 20;
+  // How long to wait for a rank that moves on; and for all ranks to come.
   int64_t timeout_seconds = 300;
 };
 
 // From the variables that torchrun and weft itself set: RANK, WORLD_SIZE,
-// MASTER_ADDR, MASTER_PORT; nullopt without RANK. Throws UserError when one is
-// missing or makes no sense.
+// MASTER_ADDR, MASTER_PORT, and WEFT_STALL_SECONDS and WEFT_TIMEOUT_SECONDS if
+// they are there; nullopt without RANK. Throws UserError when one is missing or
+// makes no sense.
 std::optional<Rendezvous> rendezvous_from_environment();
-
-// Runs this program again with `arguments` as `ranks` processes that find each
-// other, and returns the exit status of the first that failed, or 0. When one
-// fails the others are ended.
-int start_ranks(int64_t ranks, const std::vector<std::string>& arguments);
 
 }  // namespace weft

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real processes: a test starts this program again as ranks, which run one of
+// the DISABLED_ tests below and fail by their exit status.
+#include "execute/communicator.h"
+
+#include "base/text.h"
+#include "execute/launch.h"
+#include "execute/shared_segment.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <gtest/gtest.h>
+#include <numeric>
+
+namespace weft {
+namespace {
+
+int run_as_ranks(int64_t ranks, const std::string& test, bool pin = false) {
+  StartOptions options;
+  options.pin = pin;
+  return start_ranks(
+      ranks,
+      {"--gtest_filter=" + test,
+       "--gtest_also_run_disabled_tests",
+       "--gtest_brief=1"},
+      options);
+}
+
+class Communication : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { ::setenv("WEFT_COMMUNICATION", GetParam(), 1); }
+  void TearDown() override { ::unsetenv("WEFT_COMMUNICATION"); }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Both,
+    Communication,
+    testing::Values("shared", "gloo"),
+    [](const auto& kind) { return std::string(kind.param); });
+
+TEST_P(Communication, TwoRanksAgree) {
+  EXPECT_EQ(run_as_ranks(2, "RankProgram.DISABLED_Collectives"), 0);
+}
+
+TEST_P(Communication, ThreeRanksAgree) {
+  EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_Collectives"), 0);
+}
+
+TEST(SharedMemory, TheBitsAreThoseOfAddingInTheOrderOfRanks) {
+  EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_OrderOfRanks"), 0);
+}
+
+TEST(SharedMemory, ArenasAreReadInPlace) {
+  EXPECT_EQ(run_as_ranks(2, "RankProgram.DISABLED_Arenas"), 0);
+  EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_Arenas"), 0);
+}
+
+// Numbers of which some sums are not exact, other ones on every rank.
+at::Tensor numbers(int64_t count, int64_t rank, at::ScalarType type) {
+  const at::Tensor exact =
+      at::arange(1000 * rank, 1000 * rank + count, at::kDouble);
+  return c10::isFloatingType(type) ? at::sin(exact).to(type)
+                                   : exact.remainder(100).to(type);
+}
+
+TEST(RankProgram, DISABLED_Collectives) {
+  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const auto world = connect(rendezvous);
+  std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto all = world->group(ranks);
+  const int64_t rank = rendezvous.rank;
+  for (const at::ScalarType type :
+       {at::kFloat,
+        at::kDouble,
+        at::kHalf,
+        at::kBFloat16,
+        at::kLong,
+        at::kInt,
+        at::kByte}) {
+    for (const int64_t count : {0, 1, 7, 1024, 8193, 400'000, 1'500'001}) {
+      const bool is_exact = !c10::isFloatingType(type);
+      at::Tensor expected = at::zeros({count}, is_exact ? type : at::kDouble);
+      for (const int64_t other : ranks) {
+        expected += numbers(count, other, type);
+      }
+      at::Tensor sum = numbers(count, rank, type);
+      all->all_reduce(sum)->wait();
+      const double tolerance =
+          is_exact ? 0 : (c10::elementSize(type) == 2 ? 2e-2 : 1e-6);
+      EXPECT_TRUE(
+          sum.to(expected.scalar_type()).allclose(expected, 0, tolerance))
+          << c10::toString(type) << " " << count;
+
+      at::Tensor copy = numbers(count, rank, type);
+      all->broadcast(copy, rendezvous.size - 1)->wait();
+      EXPECT_TRUE(copy.equal(numbers(count, rendezvous.size - 1, type)));
+
+      at::Tensor whole = at::empty({rendezvous.size, count}, type);
+      all->all_gather(whole, numbers(count, rank, type))->wait();
+      for (const int64_t other : ranks) {
+        EXPECT_TRUE(whole[other].equal(numbers(count, other, type)));
+      }
+    }
+  }
+  // Several at once, waited for in another order.
+  std::vector<at::Tensor> tensors;
+  std::vector<std::unique_ptr<Pending>> pending;
+  for (int64_t i = 0; i < 20; ++i) {
+    tensors.push_back(at::full({i * 5000}, static_cast<double>(i + rank)));
+    pending.push_back(all->all_reduce(tensors.back()));
+  }
+  all->barrier()->wait();
+  for (size_t i = tensors.size(); i-- > 0;) {
+    pending[i]->wait();
+    const auto sum =
+        static_cast<double>(rendezvous.size * static_cast<int64_t>(i)) +
+        static_cast<double>(rendezvous.size * (rendezvous.size - 1)) / 2;
+    EXPECT_TRUE(tensors[i].equal(at::full_like(tensors[i], sum)));
+  }
+  // Groups that overlap, in an order that differs from rank to rank.
+  if (rank < 2) {
+    const auto two = world->group({0, 1});
+    at::Tensor one = at::full({100'000}, 1.0);
+    at::Tensor ten = at::full({100'000}, 10.0);
+    std::unique_ptr<Pending> first;
+    std::unique_ptr<Pending> second;
+    const auto again = world->group({0, 1});
+    if (rank == 0) {
+      first = two->all_reduce(one);
+      second = again->all_reduce(ten);
+    } else {
+      second = again->all_reduce(ten);
+      first = two->all_reduce(one);
+    }
+    first->wait();
+    second->wait();
+    EXPECT_TRUE(one.equal(at::full_like(one, 2.0)));
+    EXPECT_TRUE(ten.equal(at::full_like(ten, 20.0)));
+  }
+  const std::vector<std::string> texts = world->gather(cat("text ", rank));
+  EXPECT_EQ(texts.size(), rank == 0 ? ranks.size() : 0);
+  if (rank == 0) {
+    EXPECT_EQ(texts.back(), cat("text ", rendezvous.size - 1));
+  }
+}
+
+TEST(RankProgram, DISABLED_OrderOfRanks) {
+  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const auto world = connect(rendezvous);
+  const auto all = world->group({0, 1, 2});
+  for (const int64_t count : {1000, 400'000}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      at::Tensor expected = numbers(count, 0, type).to(at::kFloat);
+      expected += numbers(count, 1, type).to(at::kFloat);
+      expected += numbers(count, 2, type).to(at::kFloat);
+      at::Tensor sum = numbers(count, rendezvous.rank, type);
+      all->all_reduce(sum)->wait();
+      EXPECT_TRUE(sum.equal(expected.to(type)))
+          << c10::toString(type) << " " << count;
+    }
+  }
+}
+
+TEST(RankProgram, DISABLED_Arenas) {
+  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const auto world = connect(rendezvous);
+  std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto all = world->group(ranks);
+  const int64_t count = 300'001;
+  // The second time memory is another one, at a place of its own.
+  for (int64_t time = 0; time < 2; ++time) {
+    const SharedSegment arena = SharedSegment::create(16 << 20);
+    world->share_memory(arena.data(), arena.bytes(), arena.fd());
+    at::Tensor inside = at::from_blob(
+        arena.data() + 4096 * (rendezvous.rank + 1), {count}, at::kFloat);
+    for (int64_t round = 0; round < 3; ++round) {
+      at::Tensor outside = numbers(count, rendezvous.rank + round, at::kFloat);
+      inside.copy_(outside);
+      all->all_reduce(inside)->wait();
+      all->all_reduce(outside)->wait();
+      EXPECT_TRUE(inside.equal(outside));
+
+      inside.copy_(numbers(count, rendezvous.rank, at::kFloat));
+      all->broadcast(inside, 1)->wait();
+      EXPECT_TRUE(inside.equal(numbers(count, 1, at::kFloat)));
+
+      inside.copy_(numbers(count, rendezvous.rank, at::kFloat));
+      at::Tensor whole = at::empty({rendezvous.size, count}, at::kFloat);
+      all->all_gather(whole, inside)->wait();
+      for (const int64_t other : ranks) {
+        EXPECT_TRUE(whole[other].equal(numbers(count, other, at::kFloat)));
+      }
+
+      // Only some ranks have theirs in an arena.
+      at::Tensor mixed =
+          rendezvous.rank == 0 ? inside : at::empty({count}, at::kFloat);
+      mixed.copy_(numbers(count, rendezvous.rank + round, at::kFloat));
+      all->all_reduce(mixed)->wait();
+      EXPECT_TRUE(mixed.equal(outside));
+    }
+    world->stop_sharing(arena.data());
+  }
+}
+
+// Prints; asserts nothing about time.
+TEST(RankProgram, DISABLED_Times) {
+  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const auto world = connect(rendezvous);
+  std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto all = world->group(ranks);
+  const SharedSegment arena = SharedSegment::create(64 << 20);
+  world->share_memory(arena.data(), arena.bytes(), arena.fd());
+  for (const int64_t bytes : {4096, 55'000'000}) {
+    for (const bool in_arena : {false, true}) {
+      at::Tensor tensor =
+          in_arena
+              ? at::from_blob(arena.data(), {bytes / 4}, at::kFloat).zero_()
+              : at::zeros({bytes / 4}, at::kFloat);
+      const int times = bytes > 100'000 ? 10 : 1000;
+      std::vector<double> seconds;
+      timespec cpu_begin = {};
+      timespec cpu_end = {};
+      for (int i = -3; i < times; ++i) {
+        if (i == 0) {
+          ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_begin);
+        }
+        const auto begin = std::chrono::steady_clock::now();
+        all->all_reduce(tensor)->wait();
+        const std::chrono::duration<double> passed =
+            std::chrono::steady_clock::now() - begin;
+        if (i >= 0) {
+          seconds.push_back(passed.count());
+        }
+      }
+      ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_end);
+      const double cpu =
+          static_cast<double>(cpu_end.tv_sec - cpu_begin.tv_sec) +
+          1e-9 * static_cast<double>(cpu_end.tv_nsec - cpu_begin.tv_nsec);
+      std::sort(seconds.begin(), seconds.end());
+      if (rendezvous.rank == 0) {
+        std::printf(
+            "%s all_reduce of %lld bytes%s: median %.3f ms, CPU %.3f ms\n",
+            std::getenv("WEFT_COMMUNICATION"),
+            static_cast<long long>(bytes),
+            in_arena ? " in a shared arena" : "",
+            1e3 * seconds[seconds.size() / 2],
+            1e3 * cpu / times);
+      }
+    }
+  }
+}
+
+TEST_P(Communication, DISABLED_TimesOfTwoPinnedRanks) {
+  EXPECT_EQ(run_as_ranks(2, "RankProgram.DISABLED_Times", true), 0);
+}
+
+}  // namespace
+}  // namespace weft

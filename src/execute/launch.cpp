@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/launch.h"
+
+#include "base/error.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <random>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+c10::intrusive_ptr<c10d::TCPStore> keep_store() {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  } catch (const c10::Error& error) {
+    throw UserError(
+        cat("cannot listen on 127.0.0.1 for the ranks: ",
+            error.what_without_backtrace()));
+  }
+}
+
+std::string fresh_name() {
+  std::random_device random;
+  return cat(::getpid(), ".", random(), random());
+}
+
+// The environment of one rank, ready before the fork, after which memory must
+// not be asked for.
+class RankEnvironment {
+ public:
+  RankEnvironment(
+      int64_t rank, int64_t ranks, int port, const std::string& start) {
+    const std::map<std::string, std::string> own = {
+        {"RANK", cat(rank)},
+        {"LOCAL_RANK", cat(rank)},
+        {"WORLD_SIZE", cat(ranks)},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", cat(port)},
+        {kStartVariable, start}};
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      if (!own.contains(text.substr(0, text.find('=')))) {
+        texts_.push_back(text);
+      }
+    }
+    for (const auto& [name, value] : own) {
+      texts_.push_back(cat(name, "=", value));
+    }
+    for (std::string& text : texts_) {
+      pointers_.push_back(text.data());
+    }
+    pointers_.push_back(nullptr);
+  }
+
+  char* const* get() const { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<char*> pointers_;
+};
+
+// The rank's share of the cores this process may use; all of them without
+// `pin`.
+cpu_set_t cores_of(int64_t rank, bool pin) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  ::sched_getaffinity(0, sizeof(all), &all);
+  if (!pin) {
+    return all;
+  }
+  int64_t skip = rank % CPU_COUNT(&all);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &all) && skip-- == 0) {
+      CPU_SET(core, &one);
+      break;
+    }
+  }
+  return one;
+}
+
+// Signals come to us one by one while this lives.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&held_);
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) {
+      sigaddset(&held_, signal);
+    }
+    ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  }
+  ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  const sigset_t& held() const { return held_; }
+  const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t held_ = {};
+  sigset_t before_ = {};
+};
+
+std::string ending(int status) {
+  if (WIFSIGNALED(status)) {
+    return cat(
+        "was killed by signal ",
+        WTERMSIG(status),
+        " (",
+        ::strsignal(WTERMSIG(status)),
+        ")");
+  }
+  return cat("ended with exit status ", WEXITSTATUS(status));
+}
+
+int exit_code(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// The running ranks, from the first to the last one's end.
+class Ranks {
+ public:
+  Ranks(const HeldSignals& signals, const StartOptions& options)
+      : signals_(signals), options_(options) {}
+  ~Ranks() { kill_all(SIGKILL); }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  void start(
+      int64_t rank,
+      const std::vector<char*>& argv,
+      const RankEnvironment& environment) {
+    const cpu_set_t cores = cores_of(rank, options_.pin);
+    const pid_t parent = ::getpid();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) {
+        ::_exit(127);
+      }
+      ::sched_setaffinity(0, sizeof(cores), &cores);
+      ::pthread_sigmask(SIG_SETMASK, &signals_.before(), nullptr);
+      ::execve("/proc/self/exe", argv.data(), environment.get());
+      ::_exit(127);
+    }
+    WEFT_CHECK_USER(
+        child > 0, "cannot start rank ", rank, ": ", std::strerror(errno));
+    running_[child] = rank;
+  }
+
+  int wait() {
+    while (!running_.empty()) {
+      siginfo_t info = {};
+      const timespec tick = {1, 0};
+      const int signal = ::sigtimedwait(&signals_.held(), &info, &tick);
+      if (signal == SIGINT || signal == SIGTERM) {
+        pass_on(signal, info);
+      }
+      reap();
+      if (failed_ != 0 && Clock::now() > deadline_) {
+        kill_all(SIGKILL);
+      }
+    }
+    return failed_;
+  }
+
+ private:
+  void pass_on(int signal, const siginfo_t& info) {
+    if (++stops_ > 1) {
+      kill_all(SIGKILL);
+    } else if (info.si_code != SI_KERNEL) {
+      // The terminal's Ctrl-C has reached the ranks already.
+      kill_all(signal);
+    }
+  }
+
+  void reap() {
+    int status = 0;
+    for (auto rank = running_.begin(); rank != running_.end();) {
+      const auto here = rank++;
+      if (::waitpid(here->first, &status, WNOHANG) != here->first) {
+        continue;
+      }
+      const int64_t ended = here->second;
+      running_.erase(here);
+      if (exit_code(status) != 0 && failed_ == 0) {
+        failed_ = exit_code(status);
+        deadline_ = Clock::now() + std::chrono::seconds(options_.grace_seconds);
+        std::cerr << cat("weft: rank ", ended, " ", ending(status), "\n")
+                  << std::flush;
+      }
+    }
+  }
+
+  void kill_all(int signal) {
+    for (const auto& [pid, rank] : running_) {
+      ::kill(pid, signal);
+    }
+  }
+
+  const HeldSignals& signals_;
+  const StartOptions options_;
+  std::map<pid_t, int64_t> running_;
+  int failed_ = 0;
+  int stops_ = 0;
+  Clock::time_point deadline_;
+};
+
+}  // namespace
+
+int start_ranks(
+    int64_t ranks,
+    const std::vector<std::string>& arguments,
+    const StartOptions& options) {
+  std::string program = "weft";
+  std::vector<std::string> copies = arguments;
+  std::vector<char*> argv = {program.data()};
+  for (std::string& argument : copies) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  const std::string start = fresh_name();
+  // Before the store's threads begin, so that no signal goes to them.
+  const HeldSignals signals;
+  const auto store = keep_store();
+  Ranks running(signals, options);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    running.start(
+        rank, argv, RankEnvironment(rank, ranks, store->getPort(), start));
+  }
+  return running.wait();
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the ranks of a run on this machine. Without LibTorch in its interface.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// Set for ranks that start_ranks started, to a text no other start has.
+inline constexpr const char* kStartVariable = "WEFT_START";
+
+struct StartOptions {
+  // Each rank on a core of its own, in turn among those this process may use.
+  bool pin = false;
+  // How long the other ranks have to say what they miss and to leave, after one
+  // failed.
+  int64_t grace_seconds = 30;
+};
+
+// Runs this program again with `arguments` as `ranks` processes that find each
+// other at a store which this process keeps, and returns the exit status of the
+// first that failed (128 + the signal's number when it was killed), or 0. Says
+// on standard error how that one ended. The first SIGINT or SIGTERM is passed
+// on to the ranks, the second kills them; they also die with this process.
+// Must be called from the main thread.
+int start_ranks(
+    int64_t ranks,
+    const std::vector<std::string>& arguments,
+    const StartOptions& options = {});
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "execute/communicator.h"
+#include "execute/shared_arenas.h"
+#include "execute/shared_segment.h"
+#include "execute/watch.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace weft {
+
+// A group of ranks that all have mapped `segment`, of the size that SharedGroup
+// asks for. The collectives of one group run one after the other on a thread of
+// the group, which has the cores of the caller. `watch` and `arenas` must
+// outlive it. A Pending that is dropped before wait() abandons the group.
+std::unique_ptr<Communicator> make_shared_communicator(
+    SharedSegment segment,
+    const std::vector<int64_t>& ranks,
+    const std::vector<ProcessId>& processes,
+    int64_t rank,
+    Watch& watch,
+    const SharedArenas& arenas);
+
+}  // namespace weft

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// All ranks of a run, by c10d's TCPStore.
+#include "base/error.h"
+#include "execute/communicator.h"
+#include "execute/gloo.h"
+#include "execute/process.h"
+#include "execute/shared_arenas.h"
+#include "execute/shared_communicator.h"
+#include "execute/shared_group.h"
+#include "execute/watch.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+// How long to look again and again for a key before looking less often.
+constexpr auto kEager = std::chrono::milliseconds(20);
+
+void put(const Store& store, const std::string& key, const std::string& text) {
+  store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+std::string take(const Store& store, const std::string& key) {
+  const std::vector<uint8_t> bytes = store->get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+// Looks for a key for at most `limit`. The store's own wait cannot be given up.
+bool comes(
+    const Store& store,
+    const std::string& key,
+    std::chrono::milliseconds limit) {
+  const Clock::time_point begin = Clock::now();
+  while (!store->check({key})) {
+    const auto waited = Clock::now() - begin;
+    if (waited >= limit) {
+      return false;
+    }
+    std::this_thread::sleep_for(
+        waited < kEager ? std::chrono::milliseconds(1)
+                        : std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+Store open_store(const Rendezvous& rendezvous, bool may_keep) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(rendezvous.port);
+  options.isServer = may_keep && rendezvous.rank == 0 && !rendezvous.has_agent;
+  options.waitWorkers = false;
+  options.timeout = std::chrono::seconds(rendezvous.timeout_seconds);
+  return c10::make_intrusive<c10d::PrefixStore>(
+      rendezvous.prefix,
+      c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options));
+}
+
+// Tells who this process is and returns who the others are, by rank.
+std::vector<ProcessId> introduce(
+    const Store& store, const Rendezvous& rendezvous) {
+  const auto key = [](int64_t rank) { return cat("process.", rank); };
+  put(store, key(rendezvous.rank), print(this_process()));
+  const Clock::time_point deadline =
+      Clock::now() + std::chrono::seconds(rendezvous.timeout_seconds);
+  std::vector<ProcessId> processes;
+  for (int64_t rank = 0; rank < rendezvous.size; ++rank) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - Clock::now());
+    WEFT_CHECK_USER(
+        comes(store, key(rank), std::max(left, kEager)),
+        "rank ",
+        rank,
+        " did not come to ",
+        rendezvous.host,
+        ":",
+        rendezvous.port,
+        " within ",
+        rendezvous.timeout_seconds,
+        " s: see what it says, or start it");
+    processes.push_back(parse_process_id(take(store, key(rank))));
+  }
+  return processes;
+}
+
+bool wants_gloo() {
+  const char* wanted = std::getenv("WEFT_COMMUNICATION");
+  if (wanted == nullptr || std::string(wanted) == "shared") {
+    return false;
+  }
+  WEFT_CHECK_USER(
+      std::string(wanted) == "gloo",
+      "WEFT_COMMUNICATION is ",
+      quote(wanted),
+      ": it may be \"shared\" or \"gloo\"");
+  return true;
+}
+
+class StoreWorld : public World {
+ public:
+  explicit StoreWorld(const Rendezvous& rendezvous)
+      : rendezvous_(rendezvous),
+        wants_gloo_(wants_gloo()),
+        store_(open_store(rendezvous, true)),
+        processes_(introduce(store_, rendezvous)),
+        watch_(open_store(rendezvous, false), rendezvous, processes_) {}
+
+  std::unique_ptr<Communicator> group(
+      const std::vector<int64_t>& ranks) override {
+    WEFT_CHECK(
+        std::find(ranks.begin(), ranks.end(), rendezvous_.rank) != ranks.end(),
+        "a group without this rank");
+    // A name all of them know, though each counts its own groups.
+    std::string name = "group";
+    for (const int64_t rank : ranks) {
+      name += cat(".", rank);
+    }
+    name += cat("/", groups_[name]++);
+    const Store store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+    if (std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) {
+          return process(rank).machine == process(rendezvous_.rank).machine;
+        })) {
+      if (auto shared = shared_group(store, ranks)) {
+        return shared;
+      }
+    }
+    return make_gloo_communicator(store, ranks, rendezvous_, watch_);
+  }
+
+  std::vector<std::string> gather(const std::string& text) override {
+    const std::string prefix = cat("gather", gathers_++, ".");
+    put(store_, cat(prefix, rendezvous_.rank), text);
+    std::vector<std::string> texts;
+    for (int64_t rank = 0; rendezvous_.rank == 0 && rank < rendezvous_.size;
+         ++rank) {
+      texts.push_back(wait_for(store_, cat(prefix, rank), {rank}));
+      store_->deleteKey(cat(prefix, rank));
+    }
+    // Rank 0 may keep the store; the others may leave once it has everything.
+    const std::string done = cat(prefix, "done");
+    if (rendezvous_.rank == 0) {
+      put(store_, done, "1");
+    } else {
+      wait_for(store_, done, {0});
+    }
+    return texts;
+  }
+
+  void watch(std::function<std::string()> doing) override {
+    watch_.tell(std::move(doing));
+  }
+
+  void share_memory(void* base, size_t bytes, int fd) override {
+    arenas_.add(base, bytes, fd);
+  }
+
+  void stop_sharing(void* base) override { arenas_.remove(base); }
+
+ private:
+  const ProcessId& process(int64_t rank) const {
+    return processes_[static_cast<size_t>(rank)];
+  }
+
+  std::string wait_for(
+      const Store& store,
+      const std::string& key,
+      const std::vector<int64_t>& missing) {
+    try {
+      watch_.wait(
+          [&](std::chrono::milliseconds limit) {
+            return comes(store, key, limit);
+          },
+          [&] { return missing; });
+      return take(store, key);
+    } catch (const c10::Error& error) {
+      watch_.fail(error.what_without_backtrace());
+    }
+  }
+
+  // nullptr when one of them cannot or may not; then none of them does. The
+  // first rank makes the segment, the others find it by its descriptor.
+  std::unique_ptr<Communicator> shared_group(
+      const Store& store, const std::vector<int64_t>& ranks) {
+    SharedSegment segment;
+    const size_t bytes = SharedGroup::segment_bytes(ranks.size());
+    bool is_mapped = !wants_gloo_;
+    try {
+      if (ranks.front() == rendezvous_.rank) {
+        segment = SharedSegment::create(bytes);
+        put(store, "segment", cat(segment.fd()));
+      } else {
+        const int fd = std::stoi(wait_for(store, "segment", {ranks.front()}));
+        segment = SharedSegment::open(process(ranks.front()).pid, fd, bytes);
+      }
+    } catch (const UserError&) {
+      if (watch_.has_failed()) {
+        throw;
+      }
+      is_mapped = false;
+      if (ranks.front() == rendezvous_.rank) {
+        put(store, "segment", "-1");
+      }
+    }
+    put(store, cat("mapped.", rendezvous_.rank), is_mapped ? "1" : "0");
+    for (const int64_t rank : ranks) {
+      is_mapped =
+          wait_for(store, cat("mapped.", rank), {rank}) == "1" && is_mapped;
+    }
+    if (!is_mapped) {
+      return nullptr;
+    }
+    return make_shared_communicator(
+        std::move(segment),
+        ranks,
+        processes_,
+        rendezvous_.rank,
+        watch_,
+        arenas_);
+  }
+
+  const Rendezvous rendezvous_;
+  const bool wants_gloo_;
+  const Store store_;
+  const std::vector<ProcessId> processes_;
+  Watch watch_;
+  SharedArenas arenas_;
+  // Names in the store are used once.
+  std::map<std::string, int64_t> groups_;
+  int64_t gathers_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
+  try {
+    return std::make_unique<StoreWorld>(rendezvous);
+  } catch (const c10::Error& error) {
+    throw UserError(
+        cat("rank ",
+            rendezvous.rank,
+            " did not find the other ranks at ",
+            rendezvous.host,
+            ":",
+            rendezvous.port,
+            ": ",
+            error.what_without_backtrace()));
+  }
+}
+
+}  // namespace weft
