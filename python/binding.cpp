@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The extension weft._weft: types and functions of the C++ library under the
 // same names. No decisions are made here.
+#include "binding.h"
+
 #include "base/error.h"
 #include "capture/capture.h"
 #include "execute/allocation_watch.h"
@@ -268,4 +270,5 @@ PYBIND11_MODULE(_weft, module) {
   weft::bind_graph(module);
   weft::bind_capture(module);
   weft::bind_watch(module);
+  weft::bind_trainer(module);
 }

@@ -4,5 +4,6 @@
 from weft._weft import Graph, UserError
 from weft.capture import capture, capture_function
 from weft.profile import profile
+from weft.trainer import Trainer, parallelize
 
-__all__ = ["Graph", "UserError", "capture", "capture_function", "profile"]
+__all__ = ["Graph", "Trainer", "UserError", "capture", "capture_function", "parallelize", "profile"]

@@ -176,6 +176,30 @@ def _batch_tensors(arguments, keywords):
     return tensors
 
 
+def batch_tensors(batch):
+    """The tensors of a batch by key, as a graph names its batch inputs."""
+    return _batch_tensors(*_batch_arguments(batch))
+
+
+def replace_tensors(batch, tensors):
+    """The same batch with other tensors in it."""
+
+    def walk(key, value):
+        if isinstance(value, torch.Tensor):
+            return tensors[key]
+        if isinstance(value, (tuple, list)):
+            return type(value)(walk(f"{key}.{i}", item) for i, item in enumerate(value))
+        if isinstance(value, dict):
+            return {name: walk(f"{key}.{name}", item) for name, item in value.items()}
+        return value
+
+    if isinstance(batch, torch.Tensor):
+        return tensors["0"]
+    if isinstance(batch, (tuple, list)):
+        return tuple(walk(str(i), value) for i, value in enumerate(batch))
+    return {key: walk(str(key), value) for key, value in batch.items()}
+
+
 def _loss(output):
     if hasattr(output, "loss") and output.loss is not None:
         output = output.loss

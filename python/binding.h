@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the extension weft._weft, one file each.
+#pragma once
+
+#include <torch/extension.h>
+
+namespace weft {
+
+void bind_trainer(pybind11::module_& module);
+
+}  // namespace weft

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trainer.h"
+
+#include "base/error.h"
+#include "program/live_bytes.h"
+#include "program/piece.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// As many devices as the plan asks for. Lowering reads no rates.
+Cluster any_cluster(const Plan& plan) {
+  Cluster cluster;
+  cluster.name = "any";
+  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
+  return cluster;
+}
+
+// The output of that kind and key, as a number.
+std::optional<double> number(
+    const PreparedStep& step, OutputKind kind, std::string_view key) {
+  const std::vector<Output>& outputs = step.executor->block().function.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].kind == kind && outputs[i].key == key) {
+      return step.executor->outputs()[i].item<double>();
+    }
+  }
+  return std::nullopt;
+}
+
+void set_scalar(
+    const PreparedStep& step, const std::string& key, double value) {
+  const std::vector<Input>& inputs = step.executor->block().function.inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].kind == InputKind::Scalar && inputs[i].keys.front() == key) {
+      step.executor->inputs()[i].fill_(value);
+    }
+  }
+}
+
+}  // namespace
+
+std::string print(const BatchTypes& types) {
+  std::vector<std::string> words;
+  for (const BatchType& each : types) {
+    words.push_back(cat(each.key, "=", print(each.type)));
+  }
+  return join(words, ", ");
+}
+
+BatchTypes batch_types(const Graph& graph) {
+  BatchTypes types;
+  const Function& step = step_of(graph);
+  for (const Input& input : step.inputs) {
+    if (input.kind == InputKind::Batch) {
+      types.push_back({input.keys.front(), step[input.value].type});
+    }
+  }
+  return types;
+}
+
+at::Tensor piece_of_tensor(
+    at::Tensor whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+    const auto d = static_cast<int64_t>(dim);
+    const Piece mine = piece_of(mesh, layout.dims[dim], whole.size(d), rank);
+    whole = whole.narrow(d, mine.start, mine.size);
+  }
+  return whole;
+}
+
+Trainer::Trainer(
+    GraphSource graphs,
+    PlanSource plans,
+    TrainerOptions options,
+    World* world)
+    : graphs_(std::move(graphs)),
+      plans_(std::move(plans)),
+      options_(std::move(options)),
+      world_(world),
+      arena_(options_.budget_bytes, /*is_shared=*/options_.ranks > 1) {}
+
+Graph Trainer::with_options(Graph graph) const { return graph; }
+
+PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
+  std::unique_ptr<PreparedStep>& step = steps_[{kind, print(types)}];
+  if (!step) {
+    auto made = std::make_unique<PreparedStep>();
+    made->graph = graphs_(types, kind);
+    if (kind == StepKind::Train) {
+      made->graph = with_options(std::move(made->graph));
+    }
+    bind(*made);
+    step = std::move(made);
+  }
+  return *step;
+}
+
+void Trainer::bind(PreparedStep& step) {
+  const Plan plan = plans_(step.graph);
+  step.program =
+      lower(step.graph, plan, any_cluster(plan), options_.lowering);
+  mesh_ = step.program.mesh;
+  step.executor = std::make_unique<Executor>(
+      step.program, options_.rank, world_, arena_, options_.seed);
+  note_residents(step);
+}
+
+void Trainer::note_residents(const PreparedStep& step) {
+  const Block& block = step.executor->block();
+  for (size_t i = 0; i < block.function.inputs.size(); ++i) {
+    const Input& input = block.function.inputs[i];
+    const bool is_kept = input.kind == InputKind::Parameter ||
+                         input.kind == InputKind::Buffer ||
+                         input.kind == InputKind::State;
+    if (is_kept && find_resident(resident_name(input)) == nullptr) {
+      residents_.push_back(
+          {input,
+           block.function[input.value].type,
+           block.layouts[index(input.value)],
+           step.executor->inputs()[i]});
+    }
+  }
+}
+
+const Trainer::Resident* Trainer::find_resident(const std::string& name) const {
+  const auto found = std::find_if(
+      residents_.begin(), residents_.end(), [&](const Resident& each) {
+        return resident_name(each.input) == name;
+      });
+  return found == residents_.end() ? nullptr : &*found;
+}
+
+void Trainer::set_batch(
+    PreparedStep& step, const std::vector<at::Tensor>& whole) const {
+  const Block& block = step.executor->block();
+  size_t next = 0;
+  for (size_t i = 0; i < block.function.inputs.size(); ++i) {
+    const Input& input = block.function.inputs[i];
+    if (input.kind == InputKind::Batch) {
+      WEFT_CHECK(next < whole.size(), "too few tensors for the batch");
+      step.executor->inputs()[i].copy_(piece_of_tensor(
+          whole[next++],
+          block.layouts[index(input.value)],
+          step.program.mesh,
+          options_.rank));
+    }
+  }
+  WEFT_CHECK(next == whole.size(), "too many tensors for the batch");
+}
+
+StepResult Trainer::train(
+    PreparedStep& step,
+    int64_t number,
+    const std::vector<double>& learning_rates,
+    double loss_scale) {
+  for (size_t group = 0; group < learning_rates.size(); ++group) {
+    set_scalar(step, cat("lr.", group), learning_rates[group]);
+  }
+  set_scalar(step, "loss_scale", loss_scale);
+  running_ = step.executor.get();
+  step.executor->run(number);
+  StepResult result;
+  result.loss = weft::number(step, OutputKind::Loss, "").value_or(0);
+  result.gradient_norm =
+      weft::number(step, OutputKind::Extra, "gradient_norm");
+  result.is_skipped =
+      weft::number(step, OutputKind::Extra, "found_inf").value_or(0) != 0;
+  return result;
+}
+
+double Trainer::evaluate(PreparedStep& step, int64_t number) {
+  running_ = step.executor.get();
+  step.executor->run(number);
+  return weft::number(step, OutputKind::Loss, "").value_or(0);
+}
+
+int64_t Trainer::used_bytes() const {
+  const Executor* running = running_;
+  return running == nullptr ? 0 : running->used_bytes();
+}
+
+std::string Trainer::doing() const {
+  const Executor* running = running_;
+  return running == nullptr ? "preparing its step" : running->doing();
+}
+
+}  // namespace weft

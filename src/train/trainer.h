@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of training on one rank: graphs in, numbers out. A batch of a new shape
+// is captured and lowered once and kept; all programs share parameters, buffers
+// and states.
+#pragma once
+
+#include "execute/arena.h"
+#include "execute/communicator.h"
+#include "execute/executor.h"
+#include "graph/graph.h"
+#include "lower/lower.h"
+#include "plan/plan.h"
+#include "program/program.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// One tensor of a whole batch.
+struct BatchType {
+  std::string key;
+  TensorType type;
+
+  bool operator==(const BatchType&) const = default;
+};
+using BatchTypes = std::vector<BatchType>;
+// "0=i64[8, 256], 1=i64[8, 256]"
+std::string print(const BatchTypes& types);
+// Of the graph's step.
+BatchTypes batch_types(const Graph& graph);
+
+enum class StepKind : uint8_t { Train, Evaluate };
+
+// The graph of a step for a batch of these types; of an evaluation, the model
+// in evaluation mode, and forward only.
+using GraphSource = std::function<Graph(const BatchTypes&, StepKind)>;
+// The plan for a graph.
+using PlanSource = std::function<Plan(const Graph&)>;
+
+// What to do when the loss is not a finite number.
+enum class BadLoss : uint8_t { Stop, Skip, GoOn };
+
+struct TrainerOptions {
+  int64_t rank = 0;
+  int64_t ranks = 1;
+  uint64_t seed = 0;
+  // Of the rank; 0: no limit.
+  int64_t budget_bytes = 0;
+  // Gradients are scaled down to this global norm; 0: they are not.
+  double clip_norm = 0;
+  // Backward starts from a scale that is an input of the step.
+  bool scale_loss = false;
+  BadLoss bad_loss = BadLoss::Stop;
+  // Batches whose gradients are averaged into one step.
+  int64_t accumulate = 1;
+  // Gradients can be read after a step.
+  bool keep_gradients = false;
+  LowerOptions lowering;
+};
+
+struct StepResult {
+  double loss = 0;
+  // Of all gradients, before clipping; none without clipping.
+  std::optional<double> gradient_norm;
+  // Parameters stayed as they were: the loss or a gradient was not finite.
+  bool is_skipped = false;
+};
+
+// A step for batches of one shape, ready to run.
+struct PreparedStep {
+  Graph graph;
+  Program program;
+  std::unique_ptr<Executor> executor;
+};
+
+class Trainer {
+ public:
+  // `world` must outlive it; one rank needs none.
+  Trainer(
+      GraphSource graphs,
+      PlanSource plans,
+      TrainerOptions options,
+      World* world);
+
+  // The first time for these types, captures, lowers and binds. Throws
+  // UserError when that cannot be done or does not fit.
+  PreparedStep& prepare(const BatchTypes& types, StepKind kind);
+
+  // Fills the batch inputs of `step` with this rank's part of whole tensors,
+  // which are in the order of batch_types(step.graph).
+  void set_batch(PreparedStep& step, const std::vector<at::Tensor>& whole) const;
+
+  // Runs on what its batch inputs hold. `learning_rates` one a parameter group;
+  // `loss_scale` counts where the option asks for it. With accumulation, only
+  // every so many calls update.
+  StepResult train(
+      PreparedStep& step,
+      int64_t number,
+      const std::vector<double>& learning_rates,
+      double loss_scale = 1);
+  double evaluate(PreparedStep& step, int64_t number);
+
+  // Parameters, buffers and states that a prepared step has.
+  struct Resident {
+    Input input;
+    // Of this rank's piece, and how it lies on the mesh.
+    TensorType type;
+    Layout layout;
+    at::Tensor tensor;
+  };
+  const std::vector<Resident>& residents() const { return residents_; }
+  // "parameter/head.weight": nullptr when there is none.
+  const Resident* find_resident(const std::string& name) const;
+
+  const Mesh& mesh() const { return mesh_; }
+  const TrainerOptions& options() const { return options_; }
+  World* world() const { return world_; }
+  // What the last step that was run used (Executor::used_bytes).
+  int64_t used_bytes() const;
+  std::string doing() const;
+
+ private:
+  void bind(PreparedStep& step);
+  void note_residents(const PreparedStep& step);
+  Graph with_options(Graph graph) const;
+
+  const GraphSource graphs_;
+  const PlanSource plans_;
+  const TrainerOptions options_;
+  World* const world_;
+  Arena arena_;
+  Mesh mesh_;
+  std::map<std::pair<StepKind, std::string>, std::unique_ptr<PreparedStep>>
+      steps_;
+  // With accumulation: the step that applies what was summed up.
+  std::unique_ptr<PreparedStep> update_;
+  int64_t accumulated_ = 0;
+  std::vector<Resident> residents_;
+  std::atomic<const Executor*> running_ = nullptr;
+};
+
+// The rank's part of a whole tensor, which it shares memory with.
+at::Tensor piece_of_tensor(
+    at::Tensor whole, const Layout& layout, const Mesh& mesh, int64_t rank);
+
+}  // namespace weft
