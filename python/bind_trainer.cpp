@@ -7,6 +7,8 @@
 #include "program/live_bytes.h"
 #include "train/trainer.h"
 
+#include <pybind11/functional.h>
+
 #include <optional>
 
 namespace py = pybind11;

@@ -84,7 +84,15 @@ Trainer::Trainer(
       world_(world),
       arena_(options_.budget_bytes, /*is_shared=*/options_.ranks > 1) {}
 
-Graph Trainer::with_options(Graph graph) const { return graph; }
+Graph Trainer::with_options(Graph graph) const {
+  if (!options_.keep_gradients) {
+    std::erase_if(
+        find_function(graph, "step")->outputs, [](const Output& output) {
+          return output.kind == OutputKind::Gradient;
+        });
+  }
+  return graph;
+}
 
 PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
   std::unique_ptr<PreparedStep>& step = steps_[{kind, print(types)}];
