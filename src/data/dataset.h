@@ -52,11 +52,11 @@ struct DatasetOptions {
   // which is a label only. A remainder at the end is left out.
   int64_t sequence = 0;
   // Streams: a token that is not below it is refused when it is read.
-  std::optional<int64_t> vocabulary;
+  std::optional<int64_t> vocabulary = std::nullopt;
   // Text: a tokenizer.json; empty takes the bytes as tokens.
-  std::string tokenizer;
+  std::string tokenizer = {};
   // Text in folders: only files that end so (".txt"); empty takes all.
-  std::vector<std::string> extensions;
+  std::vector<std::string> extensions = {};
   // Tokens: 2 or 4 bytes each, little-endian.
   int64_t token_bytes = 2;
 };
