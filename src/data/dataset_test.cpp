@@ -5,7 +5,9 @@
 #include "checkpoint/test_folder.h"
 #include "data/test_tokenizer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace weft {
 namespace {
@@ -138,9 +140,12 @@ TEST(TextDataset, TokensStayInMemoryWhereNothingCanBeWritten) {
   const TestFolder other;
   const std::string tokenizer = other / "tokenizer.json";
   write_test_tokenizer(tokenizer, {{"a", "b"}});
-  // No file can be made in this folder, by root neither.
+  write_file(other / "text.txt", std::string(100, 'a'));
+  const int file = open((other / "text.txt").c_str(), O_RDONLY);
+  // By this name the file lies in a folder where nobody can make one.
   const auto dataset = open_dataset(
-      "/proc/self/status", {.sequence = 2, .tokenizer = tokenizer});
+      cat("/proc/self/fd/", file), {.sequence = 2, .tokenizer = tokenizer});
+  close(file);
   EXPECT_GT(dataset->size(), 10);
   ASSERT_EQ(dataset->notes().size(), 1U);
   EXPECT_TRUE(contains(dataset->notes()[0], "tokens are kept in memory"));

@@ -119,7 +119,7 @@ TEST(Tokenizer, AgreesWithHuggingFace) {
   const TestFolder folder;
   write_file(
       folder / "make.py",
-      R"(
+      R"py(
 import random, struct, sys
 try:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -134,13 +134,13 @@ for prefix in (0, 1):
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(prefix))
     t.train_from_iterator([text], trainers.BpeTrainer(
-        vocab_size=900, special_tokens=["<|endoftext|>"],
+        vocab_size=900, show_progress=False, special_tokens=["<|endoftext|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     t.save(f"{sys.argv[1]}/tokenizer-{prefix}.json")
     ids = t.encode(text).ids
     open(f"{sys.argv[1]}/ids-{prefix}", "wb").write(struct.pack(f"<{len(ids)}I", *ids))
 open(f"{sys.argv[1]}/text", "w", newline="").write(text)
-)");
+)py");
   if (python.empty() ||
       std::system(
           cat(python, " ", folder / "make.py", " ", folder.path()).c_str()) !=
