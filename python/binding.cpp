@@ -7,6 +7,7 @@
 #include "capture/capture.h"
 #include "execute/allocation_watch.h"
 #include "execute/evaluate.h"
+#include "execute/initialise.h"
 #include "execute/replay.h"
 #include "graph/graph.h"
 #include "ops/op_def.h"
@@ -229,6 +230,11 @@ void bind_graph(py::module_& module) {
       py::arg("inputs"),
       py::arg("seed") = 0,
       py::arg("step") = 0);
+  module.def(
+      "initialise",
+      [](const Graph& graph, uint64_t seed) { return initialise(graph, seed); },
+      py::arg("graph"),
+      py::arg("seed"));
   // For every node that has any: its line, the bytes predicted, those measured.
   module.def(
       "scratch_bytes",

@@ -22,10 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 constexpr int64_t kRows = 12;
 constexpr int64_t kColumns = 5;
 

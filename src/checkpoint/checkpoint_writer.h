@@ -47,7 +47,7 @@ std::string write_shard(
     const std::vector<TensorPiece>& pieces);
 
 struct PublishOptions {
-  std::string fingerprint;
+  std::string fingerprint = {};
   // JSON; comes back from Checkpoint::state.
   std::string state = "{}";
   // How many checkpoints stay, the new one among them; 0 for all.

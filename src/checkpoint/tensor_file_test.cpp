@@ -37,22 +37,6 @@ std::string open_error(const std::string& path) {
   return user_error([&] { TensorFileReader reader(path); });
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// The Python of the environment, or nothing.
-std::string python_of_clone() {
-  auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  while (folder.has_relative_path()) {
-    if (std::filesystem::exists(folder / ".venv/bin/python")) {
-      return (folder / ".venv/bin/python").string();
-    }
-    folder = folder.parent_path();
-  }
-  return "";
-}
-
 TEST(TensorFile, ReadsWhatWasWritten) {
   const TestFolder folder;
   write_two(folder / "x.safetensors");

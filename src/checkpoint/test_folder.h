@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a folder that goes away, and the message of an error.
+// For tests: a folder that goes away, the message of an error, bytes of
+// numbers.
 #pragma once
 
 #include "base/error.h"
@@ -36,6 +37,22 @@ class TestFolder {
  private:
   std::string path_;
 };
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The Python of the environment, or nothing.
+inline std::string python_of_clone() {
+  auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  while (folder.has_relative_path()) {
+    if (std::filesystem::exists(folder / ".venv/bin/python")) {
+      return (folder / ".venv/bin/python").string();
+    }
+    folder = folder.parent_path();
+  }
+  return "";
+}
 
 template <typename Call>
 std::string user_error(Call&& call) {
