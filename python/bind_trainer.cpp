@@ -180,14 +180,15 @@ void bind_trainer(py::module_& module) {
                 self.trainer->prepare(types_of(batch), StepKind::Train)
                     .program);
           })
-      // (predicted, used, overflow) of the step for such a batch.
+      // (predicted, used, overflow bytes and where) of the step for such a batch.
       .def("memory", [](TrainerHandle& self, const NamedTensors& batch) {
         const Executor& executor =
             *self.trainer->prepare(types_of(batch), StepKind::Train).executor;
         return std::make_tuple(
             peak_bytes(executor.block()),
             executor.used_bytes(),
-            executor.overflow_bytes());
+            executor.overflow_bytes(),
+            executor.overflow());
       });
 }
 

@@ -32,6 +32,26 @@ std::string describe(const at::Tensor& tensor) {
   return cat("[", join(sizes, ", "), "]{", join(strides, ", "), "}");
 }
 
+template <typename Visit>
+void for_each_result(const torch::jit::Stack& stack, Visit&& visit) {
+  for (const c10::IValue& value : stack) {
+    if (value.isTensor()) {
+      visit(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        visit(tensor);
+      }
+    }
+  }
+}
+
+std::vector<at::Tensor> results_on(const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> results;
+  for_each_result(
+      stack, [&](const at::Tensor& made) { results.push_back(made); });
+  return results;
+}
+
 }  // namespace
 
 BoundCall::BoundCall(
@@ -61,50 +81,60 @@ void BoundCall::run(torch::jit::Stack& stack) {
       op_.redispatchBoxed(keys_, &stack);
     }
   }
-  size_t number = 0;
-  for (const c10::IValue& value : stack) {
-    if (value.isTensor()) {
-      accept(number++, value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        accept(number++, tensor);
-      }
-    }
-  }
   if (!memory_.is_learned()) {
-    WEFT_CHECK(
-        number == results_.size(),
-        toString(op_.operator_name()),
-        " gives ",
-        number,
-        " tensors, and the program has ",
-        results_.size());
-    memory_.learned();
+    accept_first(results_on(stack));
+  } else {
+    size_t number = 0;
+    for_each_result(
+        stack, [&](const at::Tensor& made) { accept(number++, made); });
   }
   stack.clear();
 }
 
 void BoundCall::accept(size_t number, const at::Tensor& made) {
   const at::Tensor& planned = results_[number];
-  if (!planned.defined() || planned.numel() == 0) {
-    return;
-  }
-  const bool is_there = made.const_data_ptr() == planned.const_data_ptr();
-  if (!memory_.is_learned()) {
-    WEFT_CHECK(
-        made.sizes() == planned.sizes() &&
-            made.scalar_type() == planned.scalar_type() &&
-            (!is_there || made.strides() == planned.strides()),
-        toString(op_.operator_name()),
-        " gives ",
-        describe(made),
-        ", and the program has ",
-        describe(planned));
-    memory_.learn(number, made.const_data_ptr());
-  }
-  if (!is_there) {
+  if (planned.defined() && planned.numel() > 0 &&
+      made.const_data_ptr() != planned.const_data_ptr()) {
     planned.copy_(made);
   }
+}
+
+void BoundCall::accept_first(const std::vector<at::Tensor>& made) {
+  const std::string op = toString(op_.operator_name());
+  WEFT_CHECK(
+      made.size() == results_.size(),
+      op,
+      " gives ",
+      made.size(),
+      " tensors, and the program has ",
+      results_.size());
+  // Results may lie in each other's places: all are saved before one moves.
+  std::vector<std::pair<size_t, at::Tensor>> astray;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const at::Tensor& planned = results_[i];
+    if (!planned.defined() || planned.numel() == 0) {
+      continue;
+    }
+    const bool is_there =
+        made[i].const_data_ptr() == planned.const_data_ptr();
+    WEFT_CHECK(
+        made[i].sizes() == planned.sizes() &&
+            made[i].scalar_type() == planned.scalar_type() &&
+            (!is_there || made[i].strides() == planned.strides()),
+        op,
+        " gives ",
+        describe(made[i]),
+        ", and the program has ",
+        describe(planned));
+    memory_.learn(i, made[i].const_data_ptr());
+    if (!is_there) {
+      astray.emplace_back(i, made[i].clone());
+    }
+  }
+  for (const auto& [number, copy] : astray) {
+    results_[number].copy_(copy);
+  }
+  memory_.learned();
 }
 
 }  // namespace weft

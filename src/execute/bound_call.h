@@ -31,6 +31,7 @@ class BoundCall {
 
  private:
   void accept(size_t number, const at::Tensor& made);
+  void accept_first(const std::vector<at::Tensor>& made);
 
   c10::OperatorHandle op_;
   // Of the kernel to run; empty when the dispatcher has to choose by itself

@@ -63,8 +63,12 @@ void Executor::run_actions(int64_t step, StepClock* clock) {
       clock->events[i].start_seconds = clock->now_seconds();
     }
     if (actions_[i]) {
+      const int64_t overflow_before = meter_.overflow_bytes;
       try {
         actions_[i](step, clock);
+        if (meter_.overflow_bytes > overflow_before) {
+          overflow_at_ = i;
+        }
       } catch (const c10::Error& error) {
         stack_.clear();
         fail(i, error.what_without_backtrace());
@@ -104,6 +108,18 @@ std::string Executor::doing() const {
       at < block_.instructions.size()
           ? cat(" (", label(block_, block_.instructions[at]), ")")
           : std::string());
+}
+
+std::string Executor::overflow() const {
+  return meter_.overflow_bytes == 0
+             ? std::string()
+             : cat("instruction ",
+                   overflow_at_,
+                   " (",
+                   label(block_, block_.instructions[overflow_at_]),
+                   ") took ",
+                   meter_.overflow_bytes,
+                   " bytes more than was planned for it");
 }
 
 int64_t Executor::used_bytes() const {

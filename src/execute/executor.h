@@ -63,6 +63,8 @@ class Executor {
   int64_t used_bytes() const;
   // What kernels took beyond the scratch memory that was planned for them.
   int64_t overflow_bytes() const { return meter_.overflow_bytes; }
+  // Which call took most of it, as words; empty when none did.
+  std::string overflow() const;
 
  private:
   friend class ExecutorBuilder;
@@ -88,6 +90,7 @@ class Executor {
   torch::jit::Stack stack_;
   // One an instruction; empty for those that only plan memory.
   std::vector<Action> actions_;
+  size_t overflow_at_ = 0;
   std::atomic<int64_t> step_ = -1;
   std::atomic<int64_t> instruction_ = 0;
 };

@@ -73,6 +73,7 @@ void ExecutorBuilder::build() {
   make_inputs();
   step_ = arena_.step_region(arena_bytes(block_));
   executor_.meter_.base = step_;
+  executor_.meter_.bytes = arena_bytes(block_);
   for (const Input& input : block_.function.inputs) {
     if (!is_resident(input)) {
       const TensorType& type = block_.function[input.value].type;

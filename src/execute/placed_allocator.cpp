@@ -45,9 +45,11 @@ class PlacedAllocator final : public c10::Allocator {
       return other;
     }
     call->handed_out_.push_back(memory);
-    const int64_t end =
-        memory - call->meter_->base + static_cast<int64_t>(bytes);
-    call->meter_->high_bytes = std::max(call->meter_->high_bytes, end);
+    // What is resident does not count.
+    const int64_t end = memory - call->meter_->base + wanted;
+    if (memory >= call->meter_->base && end <= call->meter_->bytes) {
+      call->meter_->high_bytes = std::max(call->meter_->high_bytes, end);
+    }
     return {memory, memory, &give_back, c10::Device(c10::kCPU)};
   }
 

@@ -21,6 +21,7 @@ namespace weft {
 // What was really used, over all calls.
 struct MemoryMeter {
   std::byte* base = nullptr;
+  int64_t bytes = 0;
   // The end of the highest memory handed out, from `base`.
   int64_t high_bytes = 0;
   // The most that a call took beyond its scratch memory, from the system.

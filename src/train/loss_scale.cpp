@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loss_scale.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+#include <cmath>
+
+namespace weft {
+namespace {
+
+double in_32_bits(double value) { return static_cast<float>(value); }
+
+}  // namespace
+
+LossScale::LossScale(const LossScaleOptions& options)
+    : options_(options), scale_(in_32_bits(options.initial)) {
+  WEFT_CHECK_USER(
+      scale_ > 0 && std::isfinite(scale_),
+      "the loss scale must be a positive number, not ",
+      options.initial);
+  WEFT_CHECK_USER(
+      options.growth_factor > 1,
+      "the growth factor of the loss scale must be over 1, not ",
+      options.growth_factor);
+  WEFT_CHECK_USER(
+      options.backoff_factor > 0 && options.backoff_factor < 1,
+      "the backoff factor of the loss scale must be between 0 and 1, not ",
+      options.backoff_factor);
+  WEFT_CHECK_USER(
+      options.growth_interval > 0,
+      "the growth interval of the loss scale must be at least 1 step, not ",
+      options.growth_interval);
+}
+
+void LossScale::update(bool is_finite) {
+  if (!is_finite) {
+    scale_ = in_32_bits(scale_ * options_.backoff_factor);
+    good_steps_ = 0;
+    return;
+  }
+  if (++good_steps_ < options_.growth_interval) {
+    return;
+  }
+  good_steps_ = 0;
+  const double grown = in_32_bits(scale_ * options_.growth_factor);
+  if (std::isfinite(grown)) {
+    scale_ = grown;
+  }
+}
+
+std::string LossScale::print_state() const {
+  return cat("scale=", print_double(scale_), " good_steps=", good_steps_);
+}
+
+void LossScale::restore(std::string_view text, const std::string& source) {
+  Scanner scanner(text, source);
+  scanner.expect("scale");
+  scanner.expect("=");
+  const size_t mark = scanner.mark();
+  bool is_integer = false;
+  int64_t integer = 0;
+  const double number = scanner.expect_number(&is_integer, &integer);
+  const double scale = is_integer ? static_cast<double>(integer) : number;
+  if (!(scale > 0) || !std::isfinite(scale)) {
+    scanner.fail_at(mark, "a loss scale is a positive number");
+  }
+  scanner.expect("good_steps");
+  scanner.expect("=");
+  good_steps_ = scanner.expect_int();
+  scale_ = scale;
+}
+
+}  // namespace weft
