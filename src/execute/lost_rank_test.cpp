@@ -33,7 +33,7 @@ struct Ended {
 Ended run_with(const std::string& what, int64_t grace_seconds = 30) {
   ::setenv("WEFT_TEST_LOSS", what.c_str(), 1);
   ::setenv("WEFT_STALL_SECONDS", "4", 1);
-  ::setenv("WEFT_TIMEOUT_SECONDS", "9", 1);
+  ::setenv("WEFT_TIMEOUT_SECONDS", "8", 1);
   testing::internal::CaptureStderr();
   StartOptions options;
   options.grace_seconds = grace_seconds;
@@ -104,7 +104,7 @@ TEST_P(LostRank, KilledBeforeTheGroupIsThere) {
 }
 
 TEST_P(LostRank, StoppedDoesNotAnswer) {
-  const Ended ended = run_with("stop", 3);
+  const Ended ended = run_with("stop", 1);
   EXPECT_EQ(ended.status, kSaidWhy);
   for (const int rank : {0, 1}) {
     const std::string message = message_of(ended, rank);
@@ -116,7 +116,7 @@ TEST_P(LostRank, StoppedDoesNotAnswer) {
 }
 
 TEST_P(LostRank, StandingStillIsSlow) {
-  const Ended ended = run_with("stand still", 3);
+  const Ended ended = run_with("stand still", 1);
   EXPECT_EQ(ended.status, kSaidWhy);
   for (const int rank : {0, 1}) {
     EXPECT_EQ(
@@ -156,7 +156,9 @@ TEST_P(LostRank, OneThatFailsByItselfHasLeft) {
 TEST(LosingProgram, DISABLED_Steps) {
   const Rendezvous rendezvous = rendezvous_from_environment().value();
   const std::string what = std::getenv("WEFT_TEST_LOSS");
-  const bool is_last = rendezvous.rank == rendezvous.size - 1;
+  const char* lost = std::getenv("WEFT_TEST_LOST_RANK");
+  const bool is_lost = rendezvous.rank == (lost == nullptr ? rendezvous.size - 1
+                                                           : std::stoll(lost));
   try {
     const auto world = connect(rendezvous);
     std::atomic<int64_t> step = 0;
@@ -164,7 +166,7 @@ TEST(LosingProgram, DISABLED_Steps) {
     world->watch([&] {
       return cat("step ", step.load(), ", instruction ", instruction.load());
     });
-    if (is_last && what == "kill early") {
+    if (is_lost && what == "kill early") {
       std::raise(SIGKILL);
     }
     std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
@@ -176,7 +178,7 @@ TEST(LosingProgram, DISABLED_Steps) {
         // So that the others hear of it.
         std::this_thread::sleep_for(std::chrono::milliseconds(2500));
       }
-      if (is_last && step == 5) {
+      if (is_lost && step == 5) {
         if (what == "kill") {
           std::raise(SIGKILL);
         } else if (what == "stop") {
@@ -202,6 +204,74 @@ TEST(LosingProgram, DISABLED_Steps) {
   } catch (const UserError& error) {
     std::cerr << cat("rank ", rendezvous.rank, " says: ", error.what(), "\n");
     std::exit(kSaidWhy);
+  }
+}
+
+// Ranks that someone else starts: rank 0 keeps the store.
+class StartedByHand : public LostRank {
+ protected:
+  static Ended run(const std::string& what, const std::string& lost) {
+    ::setenv("WEFT_TEST_LOST_RANK", lost.c_str(), 1);
+    ::setenv("WEFT_TEST_LOSS", what.c_str(), 1);
+    ::setenv("WEFT_STALL_SECONDS", "4", 1);
+    ::setenv("WEFT_TIMEOUT_SECONDS", "30", 1);
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", cat(20'000 + ::getpid() % 10'000).c_str(), 1);
+    ::setenv("WORLD_SIZE", "3", 1);
+    testing::internal::CaptureStderr();
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 3; ++rank) {
+      ::setenv("RANK", cat(rank).c_str(), 1);
+      children.push_back(::fork());
+      if (children.back() == 0) {
+        ::execl(
+            "/proc/self/exe",
+            "execute_test",
+            "--gtest_filter=LosingProgram.DISABLED_Steps",
+            "--gtest_also_run_disabled_tests",
+            "--gtest_brief=1",
+            nullptr);
+        ::_exit(127);
+      }
+    }
+    Ended ended;
+    for (const pid_t child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ended.status += WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
+    }
+    ended.said = testing::internal::GetCapturedStderr();
+    for (const char* name :
+         {"RANK",
+          "WORLD_SIZE",
+          "MASTER_ADDR",
+          "MASTER_PORT",
+          "WEFT_STALL_SECONDS",
+          "WEFT_TIMEOUT_SECONDS",
+          "WEFT_TEST_LOST_RANK"}) {
+      ::unsetenv(name);
+    }
+    return ended;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Both,
+    StartedByHand,
+    testing::Values("shared", "gloo"),
+    [](const auto& kind) { return std::string(kind.param); });
+
+TEST_P(StartedByHand, NothingLost) {
+  const Ended ended = run("nothing", "0");
+  EXPECT_EQ(ended.status, 0) << ended.said;
+}
+
+TEST_P(StartedByHand, TheKeeperOfTheStoreIsKilled) {
+  const Ended ended = run("kill", "0");
+  EXPECT_EQ(ended.status, 3);
+  for (const int rank : {1, 2}) {
+    EXPECT_EQ(message_of(ended, rank).find("rank 0 is gone (last seen "), 0)
+        << ended.said;
   }
 }
 

@@ -18,8 +18,9 @@
 namespace weft {
 namespace {
 
-// Roots of a block wait on the stack, in the first cache.
-constexpr int64_t kBlockElements = 4096;
+// Roots of a block wait on the stack; smaller ones would spend their time in
+// calls.
+constexpr int64_t kBlockElements = 16384;
 
 template <bool kFma>
 WEFT_INLINE float multiply_add(float a, float b, float c) {

@@ -215,6 +215,9 @@ class SharedCommunicator : public Communicator {
  private:
   static void check_dense(const at::Tensor& tensor) {
     WEFT_CHECK(
+        tensor.device().is_cpu(),
+        "shared memory holds tensors of the CPU only");
+    WEFT_CHECK(
         tensor.is_non_overlapping_and_dense(),
         "a collective of a tensor with gaps");
   }

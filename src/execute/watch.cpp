@@ -20,6 +20,8 @@ constexpr auto kSilence = 3s;
 // How long a broken connection may be older than the news of who is gone.
 constexpr auto kNews = 6s;
 constexpr auto kLook = 200ms;
+// A look that took so long was no look: this process was stopped for a while.
+constexpr auto kStopped = 2s;
 constexpr const char* kVerdict = "verdict";
 
 std::string beat_key(int64_t rank) { return cat("beat.", rank); }
@@ -182,6 +184,14 @@ bool Watch::is_gone(int64_t rank) const {
              ProcessState::Gone;
 }
 
+void Watch::forgive() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->last_round = Clock::now();
+  for (Peer& peer : state_->peers) {
+    peer.heard = peer.moved = Clock::now();
+  }
+}
+
 void Watch::raise(const std::string& message) {
   has_failed_ = true;
   std::string first = message;
@@ -324,11 +334,18 @@ void Watch::wait(
     ~Waits() { --count; }
     std::atomic<int>& count;
   } const counted(state_->waits);
-  const Clock::time_point begin = Clock::now();
+  Clock::time_point begin = Clock::now();
+  Clock::time_point looked = begin;
   const auto stall = std::chrono::seconds(rendezvous_.stall_seconds);
   const auto timeout = std::chrono::seconds(rendezvous_.timeout_seconds);
   bool has_warned = false;
   while (!done(kLook)) {
+    const auto look = Clock::now() - looked;
+    looked = Clock::now();
+    if (look > kStopped) {
+      begin += look;
+      forgive();
+    }
     std::string message = gone(missing());
     const auto waited = Clock::now() - begin;
     if (message.empty() && waited > stall) {

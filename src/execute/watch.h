@@ -95,6 +95,8 @@ class Watch {
   std::string own_doing() const;
   bool store_answers() const;
   bool is_here(int64_t rank) const;
+  // Nobody was heard of while this process was stopped.
+  void forgive();
   [[noreturn]] void raise(const std::string& message);
   // Empty: nobody is known to be.
   std::string gone(const std::vector<int64_t>& missing);
