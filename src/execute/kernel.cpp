@@ -7,12 +7,23 @@
 
 namespace weft {
 
+namespace {
+
+// Attention has a generator in its schema and draws nothing on a CPU: what the
+// op table knows is believed, and of other ops the schema.
+bool draws(const Node& node) {
+  return find_op(node.op) != nullptr
+             ? is_random(node)
+             : find_option(node, kRngOption) != nullptr;
+}
+
+}  // namespace
+
 Kernel bind_kernel(KernelArguments arguments) {
   if (has_optimizer_kernel(arguments.node)) {
     return bind_optimizer_kernel(std::move(arguments));
   }
-  if (is_random(arguments.node) ||
-      find_option(arguments.node, kRngOption) != nullptr) {
+  if (draws(arguments.node)) {
     return bind_random_kernel(std::move(arguments));
   }
   return {};

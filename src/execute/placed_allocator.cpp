@@ -38,8 +38,10 @@ class PlacedAllocator final : public c10::Allocator {
     }
     if (memory == nullptr) {
       call->overflow_bytes_ += wanted;
-      call->meter_->overflow_bytes =
-          std::max(call->meter_->overflow_bytes, call->overflow_bytes_);
+      if (call->is_learned_) {
+        call->meter_->overflow_bytes =
+            std::max(call->meter_->overflow_bytes, call->overflow_bytes_);
+      }
       c10::DataPtr other = before_->allocate(bytes);
       call->handed_out_.push_back(other.get());
       return other;

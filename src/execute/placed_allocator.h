@@ -24,7 +24,8 @@ struct MemoryMeter {
   int64_t bytes = 0;
   // The end of the highest memory handed out, from `base`.
   int64_t high_bytes = 0;
-  // The most that a call took beyond its scratch memory, from the system.
+  // The most that a call took beyond its scratch memory, from the system, once
+  // it was known what it allocates for.
   int64_t overflow_bytes = 0;
 };
 
