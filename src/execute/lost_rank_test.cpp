@@ -273,6 +273,7 @@ TEST_P(StartedByHand, TheKeeperOfTheStoreIsKilled) {
     EXPECT_EQ(message_of(ended, rank).find("rank 0 is gone (last seen "), 0)
         << ended.said;
   }
+  EXPECT_EQ(ended.said.find("frame #"), std::string::npos) << ended.said;
 }
 
 // A restart of torchrun finds the same store with the old keys in it.

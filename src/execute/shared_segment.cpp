@@ -27,15 +27,17 @@ std::byte* map(int fd, size_t bytes) {
 SharedSegment SharedSegment::create(size_t bytes) {
   SharedSegment segment;
   segment.fd_ = ::memfd_create("weft", MFD_CLOEXEC);
+  if (segment.fd_ >= 0 &&
+      ::ftruncate(segment.fd_, static_cast<off_t>(bytes)) == 0) {
+    segment.data_ = map(segment.fd_, bytes);
+  }
+  segment.bytes_ = bytes;
   WEFT_CHECK_USER(
-      segment.fd_ >= 0 &&
-          ::ftruncate(segment.fd_, static_cast<off_t>(bytes)) == 0 &&
-          (segment.data_ = map(segment.fd_, bytes)) != nullptr,
+      segment.data_ != nullptr,
       "cannot get ",
       human_bytes(static_cast<double>(bytes)),
       " of shared memory: ",
       std::strerror(errno));
-  segment.bytes_ = bytes;
   return segment;
 }
 
@@ -43,13 +45,16 @@ SharedSegment SharedSegment::open(int64_t pid, int fd, size_t bytes) {
   SharedSegment segment;
   const std::string path = cat("/proc/", pid, "/fd/", fd);
   segment.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (segment.fd_ >= 0) {
+    segment.data_ = map(segment.fd_, bytes);
+  }
+  segment.bytes_ = bytes;
   WEFT_CHECK_USER(
-      segment.fd_ >= 0 && (segment.data_ = map(segment.fd_, bytes)) != nullptr,
+      segment.data_ != nullptr,
       "cannot map the memory that process ",
       pid,
       " shares: ",
       std::strerror(errno));
-  segment.bytes_ = bytes;
   return segment;
 }
 

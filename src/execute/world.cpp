@@ -9,6 +9,7 @@
 #include "execute/shared_group.h"
 #include "execute/watch.h"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -90,6 +91,16 @@ std::vector<ProcessId> introduce(
     processes.push_back(parse_process_id(take(store, key(rank))));
   }
   return processes;
+}
+
+// c10d warns of a broken connection with a page of stack, in which the one
+// message that names the rank at fault would be lost. TORCH_CPP_LOG_LEVEL
+// brings it back.
+void keep_torch_quiet() {
+  constexpr int kErrors = 2;
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kErrors);
+  }
 }
 
 bool wants_gloo() {
@@ -241,6 +252,7 @@ class StoreWorld : public World {
 }  // namespace
 
 std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
+  keep_torch_quiet();
   try {
     return std::make_unique<StoreWorld>(rendezvous);
   } catch (const c10::Error& error) {

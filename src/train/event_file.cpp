@@ -81,10 +81,10 @@ std::array<uint32_t, 256> make_crc_table() {
 // As TFRecord wants it: rotated and moved, so that the checksum of data that
 // holds checksums is a good one.
 uint32_t masked_crc(std::string_view data) {
-  static const std::array<uint32_t, 256> kTable = make_crc_table();
+  static const std::array<uint32_t, 256> table = make_crc_table();
   uint32_t crc = 0xffffffffU;
   for (const char c : data) {
-    crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
+    crc = table[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
   }
   return std::rotr(~crc, 15) + 0xa282ead8U;
 }

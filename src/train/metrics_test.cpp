@@ -73,7 +73,7 @@ TEST_F(Metrics, ANewRunBeginsANewFile) {
 TEST_F(Metrics, WillNotCutAnotherFile) {
   std::ofstream(path("notes.txt")) << "{\"step\":1}\nmy notes\n";
   try {
-    JsonLines(path("notes.txt"), 3);
+    const JsonLines lines(path("notes.txt"), 3);
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(
