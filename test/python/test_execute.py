@@ -54,7 +54,7 @@ def step(tmp_path_factory):
     inputs = {f"parameter/{name}": p.detach().clone() for name, p in model.named_parameters()}
     inputs |= {f"batch/{i}": tensor for i, tensor in enumerate(batch)}
     for i, group in enumerate(optimizer.param_groups):
-        inputs[f"scalar/lr.{i}"] = torch.tensor(group["lr"])
+        inputs[f"scalar/lr.{i}"] = torch.tensor(group["lr"], dtype=torch.float64)
     save_file(inputs, folder / "inputs.safetensors")
     return folder, *eager_steps(model, batch, optimizer)
 
