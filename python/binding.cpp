@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "ops/op_def.h"
 #include "profile/profile.h"
+#include "rewrite/training.h"
 
 #include <torch/extension.h>
 
@@ -259,6 +260,31 @@ void bind_graph(py::module_& module) {
       });
 }
 
+// Each gives a new graph.
+void bind_training(py::module_& module) {
+  module.def("clip_gradients", [](Graph graph, double max_norm) {
+    clip_gradients(graph, max_norm);
+    return graph;
+  });
+  module.def("scale_loss", [](Graph graph) {
+    scale_loss(graph);
+    return graph;
+  });
+  module.def("skip_bad_loss", [](Graph graph) {
+    skip_bad_loss(graph);
+    return graph;
+  });
+  module.def("drop_gradient_outputs", [](Graph graph) {
+    drop_gradient_outputs(graph);
+    return graph;
+  });
+  module.def("accumulate_gradients", [](const Graph& graph, int64_t count) {
+    AccumulationGraphs graphs = accumulate_gradients(graph, count);
+    return std::make_pair(
+        std::move(graphs.accumulate), std::move(graphs.update));
+  });
+}
+
 void bind_watch(py::module_& module) {
   py::class_<AllocationWatch>(module, "AllocationWatch")
       .def(py::init<>())
@@ -275,6 +301,7 @@ PYBIND11_MODULE(_weft, module) {
   py::register_exception<weft::UserError>(module, "UserError");
   weft::bind_graph(module);
   weft::bind_capture(module);
+  weft::bind_training(module);
   weft::bind_watch(module);
   weft::bind_trainer(module);
 }

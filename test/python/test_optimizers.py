@@ -139,9 +139,7 @@ def test_lion_follows_its_formula():
     ours = weight, exp_avg
     for _ in range(STEPS):
         gradient = torch.randn(1003)
-        ours = weft._weft.evaluate(
-            graph, "step", [ours[0], gradient, ours[1], torch.tensor(0.01, dtype=torch.float64)]
-        )
+        ours = weft._weft.evaluate(graph, "step", [ours[0], gradient, ours[1], torch.tensor(0.01, dtype=torch.float64)])
         weight, exp_avg = lion_step(weight, gradient, exp_avg, 0.01, 0.9, 0.99, 0.1)
         assert torch.equal(ours[0], weight) and torch.equal(ours[1], exp_avg)
 
