@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "program/live_bytes.h"
 #include "program/piece.h"
+#include "rewrite/training.h"
 
 #include <algorithm>
 #include <cmath>
@@ -84,14 +85,29 @@ Trainer::Trainer(
       world_(world),
       arena_(options_.budget_bytes, /*is_shared=*/options_.ranks > 1) {}
 
-Graph Trainer::with_options(Graph graph) const {
-  if (!options_.keep_gradients) {
-    std::erase_if(
-        find_function(graph, "step")->outputs, [](const Output& output) {
-          return output.kind == OutputKind::Gradient;
-        });
+void Trainer::rewrite(PreparedStep& step) {
+  Graph& graph = step.graph;
+  if (options_.scale_loss) {
+    weft::scale_loss(graph);
   }
-  return graph;
+  if (options_.clip_norm > 0) {
+    clip_gradients(graph, options_.clip_norm);
+  }
+  if (options_.bad_loss != BadLoss::GoOn) {
+    skip_bad_loss(graph);
+  }
+  if (options_.accumulate > 1) {
+    AccumulationGraphs parts =
+        accumulate_gradients(graph, options_.accumulate);
+    graph = std::move(parts.accumulate);
+    if (!update_) {
+      update_ = std::make_unique<PreparedStep>();
+      update_->graph = std::move(parts.update);
+    }
+  }
+  if (!options_.keep_gradients) {
+    drop_gradient_outputs(graph);
+  }
 }
 
 PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
@@ -100,9 +116,12 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
     auto made = std::make_unique<PreparedStep>();
     made->graph = graphs_(types, kind);
     if (kind == StepKind::Train) {
-      made->graph = with_options(std::move(made->graph));
+      rewrite(*made);
     }
     bind(*made);
+    if (update_ && !update_->executor) {
+      bind(*update_);
+    }
     step = std::move(made);
   }
   return *step;
@@ -174,11 +193,31 @@ StepResult Trainer::train(
   step.executor->run(number);
   StepResult result;
   result.loss = weft::number(step, OutputKind::Loss, "").value_or(0);
+  if (!update_) {
+    read_result(step, result);
+    return result;
+  }
+  // The loss is read before the update reuses its memory.
+  result.is_update = ++accumulated_ == options_.accumulate;
+  if (result.is_update) {
+    accumulated_ = 0;
+    for (size_t group = 0; group < learning_rates.size(); ++group) {
+      set_scalar(*update_, cat("lr.", group), learning_rates[group]);
+    }
+    set_scalar(*update_, "loss_scale", loss_scale);
+    running_ = update_->executor.get();
+    update_->executor->run(number);
+    read_result(*update_, result);
+  }
+  return result;
+}
+
+void Trainer::read_result(const PreparedStep& step, StepResult& result) const {
   result.gradient_norm =
       weft::number(step, OutputKind::Extra, "gradient_norm");
   result.is_skipped =
-      weft::number(step, OutputKind::Extra, "found_inf").value_or(0) != 0;
-  return result;
+      weft::number(step, OutputKind::Extra, "found_inf").value_or(0) != 0 ||
+      (options_.bad_loss != BadLoss::GoOn && !std::isfinite(result.loss));
 }
 
 double Trainer::evaluate(PreparedStep& step, int64_t number) {

@@ -72,6 +72,8 @@ struct StepResult {
   std::optional<double> gradient_norm;
   // Parameters stayed as they were: the loss or a gradient was not finite.
   bool is_skipped = false;
+  // False while gradients are only added up.
+  bool is_update = true;
 };
 
 // A step for batches of one shape, ready to run.
@@ -130,7 +132,8 @@ class Trainer {
  private:
   void bind(PreparedStep& step);
   void note_residents(const PreparedStep& step);
-  Graph with_options(Graph graph) const;
+  void rewrite(PreparedStep& step);
+  void read_result(const PreparedStep& step, StepResult& result) const;
 
   const GraphSource graphs_;
   const PlanSource plans_;

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/state_store.h"
+
+#include "aten/types.h"
+#include "base/error.h"
+#include "checkpoint/checkpoint_index.h"
+#include "execute/initialise.h"
+#include "program/piece.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+namespace weft {
+namespace {
+
+TensorType whole_type(const Trainer& trainer, const Trainer::Resident& each) {
+  return make_type(
+      each.type.dtype, whole_sizes(each.type, each.layout, trainer.mesh()));
+}
+
+Box box_of(const Trainer& trainer, const Trainer::Resident& each) {
+  Box box;
+  const TensorType whole = whole_type(trainer, each);
+  for (size_t dim = 0; dim < whole.sizes.size(); ++dim) {
+    const Piece piece = piece_of(
+        trainer.mesh(),
+        each.layout.dims[dim],
+        whole.sizes[dim],
+        trainer.options().rank);
+    box.start.push_back(piece.start);
+    box.size.push_back(piece.size);
+  }
+  return box;
+}
+
+// Which of the ranks that hold this piece the rank is, and how many there are.
+std::pair<int64_t, int64_t> replica(
+    const Trainer& trainer, const Trainer::Resident& each) {
+  const std::vector<int64_t> where =
+      coordinates(trainer.mesh(), trainer.options().rank);
+  int64_t number = 0;
+  int64_t count = 1;
+  for (size_t axis = 0; axis < trainer.mesh().axes.size(); ++axis) {
+    const Axis& one = trainer.mesh().axes[axis];
+    const bool splits = std::any_of(
+        each.layout.dims.begin(), each.layout.dims.end(), [&](const auto& axes) {
+          return std::find(axes.begin(), axes.end(), one.name) != axes.end();
+        });
+    if (!splits) {
+      number = number * one.size + where[axis];
+      count *= one.size;
+    }
+  }
+  return {number, count};
+}
+
+// Reads into the tensor, however it lies in memory.
+void read_into(
+    TensorSource& source,
+    const std::string& name,
+    const Box& box,
+    const at::Tensor& into) {
+  at::Tensor rows = into.is_contiguous()
+                        ? into
+                        : at::empty(into.sizes(), into.scalar_type());
+  source.read(
+      name,
+      box,
+      {static_cast<std::byte*>(rows.mutable_data_ptr()), rows.nbytes()});
+  if (!rows.is_same(into)) {
+    into.copy_(rows);
+  }
+}
+
+// Of another floating type than the model's: converted.
+void read_converted(
+    TensorSource& source,
+    const std::string& name,
+    const Box& box,
+    const at::Tensor& into) {
+  at::Tensor rows =
+      at::empty(into.sizes(), scalar_type_of(source.type(name).dtype));
+  read_into(source, name, box, rows);
+  into.copy_(rows);
+}
+
+}  // namespace
+
+std::string fingerprint(const Trainer& trainer) {
+  std::vector<std::string> lines;
+  for (const Trainer::Resident& each : trainer.residents()) {
+    lines.push_back(
+        cat(resident_name(each.input),
+            " ",
+            print(whole_type(trainer, each)),
+            "\n"));
+  }
+  std::sort(lines.begin(), lines.end());
+  const std::string text = join(lines, "");
+  return cat(
+      lines.size(),
+      " tensors ",
+      checksum_of(
+          {reinterpret_cast<const std::byte*>(text.data()), text.size()}));
+}
+
+std::vector<OwnedPiece> pieces_to_save(const Trainer& trainer) {
+  std::vector<OwnedPiece> pieces;
+  int64_t turn = 0;
+  for (const Trainer::Resident& each : trainer.residents()) {
+    const auto [number, count] = replica(trainer, each);
+    if (turn++ % count != number) {
+      continue;
+    }
+    const at::Tensor rows = each.tensor.contiguous();
+    OwnedPiece piece;
+    piece.name = resident_name(each.input);
+    piece.whole = whole_type(trainer, each);
+    piece.box = box_of(trainer, each);
+    piece.bytes.resize(rows.nbytes());
+    std::memcpy(piece.bytes.data(), rows.const_data_ptr(), rows.nbytes());
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+void load_state(Trainer& trainer, TensorSource& source) {
+  for (const Trainer::Resident& each : trainer.residents()) {
+    const std::string name = resident_name(each.input);
+    const TensorType wanted = whole_type(trainer, each);
+    WEFT_CHECK_USER(
+        source.type(name) == wanted,
+        source.path(),
+        ": ",
+        name,
+        " is ",
+        print(source.type(name)),
+        ", and the model's is ",
+        print(wanted));
+    read_into(source, name, box_of(trainer, each), each.tensor);
+  }
+}
+
+void load_parameters(Trainer& trainer, TensorSource& source) {
+  std::set<std::string> used;
+  std::vector<std::string> missing;
+  for (const Trainer::Resident& each : trainer.residents()) {
+    if (each.input.kind == InputKind::State) {
+      continue;
+    }
+    const std::vector<std::string>& names = each.input.keys;
+    used.insert(names.begin(), names.end());
+    const auto found = std::find_if(
+        names.begin(), names.end(), [&](const std::string& name) {
+          return source.has(name);
+        });
+    if (found == names.end()) {
+      // Buffers are often left out of files: they follow from the model.
+      if (each.input.kind == InputKind::Parameter) {
+        missing.push_back(names.front());
+      }
+      continue;
+    }
+    const TensorType wanted = whole_type(trainer, each);
+    WEFT_CHECK_USER(
+        source.type(*found).sizes == wanted.sizes,
+        source.path(),
+        ": ",
+        *found,
+        " is ",
+        print(source.type(*found)),
+        ", and the model's is ",
+        print(wanted));
+    read_converted(source, *found, box_of(trainer, each), each.tensor);
+  }
+  WEFT_CHECK_USER(
+      missing.empty(),
+      source.path(),
+      " has no ",
+      join(missing, ", "),
+      "; is it of this model?");
+  std::vector<std::string> extra = source.names();
+  std::erase_if(
+      extra, [&](const std::string& name) { return used.contains(name); });
+  WEFT_CHECK_USER(
+      extra.empty(),
+      source.path(),
+      " holds ",
+      join(extra, ", "),
+      ", which the model does not have");
+}
+
+void initialise_parameters(Trainer& trainer, const Graph& graph) {
+  std::vector<Output> wanted;
+  std::vector<const Trainer::Resident*> into;
+  for (const Trainer::Resident& each : trainer.residents()) {
+    if (each.input.kind == InputKind::State) {
+      continue;
+    }
+    Output output;
+    output.kind = each.input.kind == InputKind::Parameter
+                      ? OutputKind::Parameter
+                      : OutputKind::Buffer;
+    output.key = each.input.keys.front();
+    wanted.push_back(std::move(output));
+    into.push_back(&each);
+  }
+  const std::vector<at::Tensor> made =
+      initialise(graph, trainer.options().seed, wanted);
+  for (size_t i = 0; i < made.size(); ++i) {
+    into[i]->tensor.copy_(piece_of_tensor(
+        made[i], into[i]->layout, trainer.mesh(), trainer.options().rank));
+  }
+}
+
+}  // namespace weft

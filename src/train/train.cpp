@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/train.h"
+
+#include "base/error.h"
+#include "base/terminal.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/export_tensors.h"
+#include "ops/op_def.h"
+#include "train/feed.h"
+#include "train/machine_rate.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+#include "train/saving.h"
+#include "train/state_store.h"
+#include "train/stop_signals.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t step_flops(const Graph& graph) {
+  const Function& step = step_of(graph);
+  int64_t flops = 0;
+  for (const Node& node : step.nodes) {
+    flops += node.phase == Phase::Optimizer ? 0 : flops_of(step, node);
+  }
+  return flops;
+}
+
+// What a checkpoint keeps besides tensors.
+struct LoopState {
+  int64_t step = 0;
+  int64_t position = 0;
+};
+
+class Loop {
+ public:
+  Loop(
+      const Graph& graph,
+      const GraphSource& graphs,
+      const PlanSource& plans,
+      const TrainOptions& options,
+      World* world)
+      : graph_(graph),
+        options_(options),
+        world_(world),
+        feed_(graph, options),
+        trainer_(graphs, plans, options.trainer, world),
+        rates_(
+            options.learning_rates.empty() ? learning_rates_of(graph)
+                                           : options.learning_rates),
+        progress_(std::cerr, terminal_of(2), options.is_quiet || !is_first()) {
+    if (options.loss_scale) {
+      scale_.emplace(*options.loss_scale);
+    }
+    if (world != nullptr) {
+      world->watch([this] { return trainer_.doing(); });
+      std::vector<int64_t> all(static_cast<size_t>(options.trainer.ranks));
+      std::iota(all.begin(), all.end(), 0);
+      everybody_ = world->group(all);
+      agreed_ = at::zeros({3}, at::TensorOptions().dtype(at::kLong));
+    }
+    if (!options.output.empty()) {
+      saving_.emplace(trainer_, options.output, options.keep);
+    }
+  }
+
+  ~Loop() {
+    if (world_ != nullptr) {
+      world_->watch({});
+    }
+  }
+
+  TrainSummary run() {
+    for (const std::string& note : feed_.dataset().notes()) {
+      progress_.say(note);
+    }
+    trainer_.prepare(feed_.types(feed_.batch_size()), StepKind::Train);
+    start();
+    summary_.first_step = state_.step;
+    open_metrics();
+    while (state_.step < options_.steps && summary_.stopped_by.empty()) {
+      one_step();
+    }
+    end();
+    return std::move(summary_);
+  }
+
+ private:
+  bool is_first() const { return options_.trainer.rank == 0; }
+
+  // Parameters and position: from a checkpoint, a file, or new.
+  void start() {
+    if (options_.resume) {
+      WEFT_CHECK_USER(
+          !options_.output.empty(), "--resume needs the --output to go on with");
+      const LastCheckpoint last = find_last(options_.output);
+      for (const SkippedCheckpoint& skipped : last.skipped) {
+        progress_.say(cat("left out ", skipped.path, ": ", skipped.reason));
+      }
+      if (last.path) {
+        resume(*last.path);
+        return;
+      }
+      progress_.say(
+          cat("no checkpoint in ", options_.output, ": starting anew"));
+    } else if (saving_) {
+      const LastCheckpoint last = find_last(options_.output);
+      WEFT_CHECK_USER(
+          !last.path,
+          options_.output,
+          " holds the checkpoint ",
+          last.path.value_or(""),
+          "; go on with --resume, or choose another --output");
+    }
+    if (options_.load.empty()) {
+      initialise_parameters(trainer_, graph_);
+    } else {
+      // Buffers that are not in the file follow from the model.
+      if (find_function(graph_, "init") != nullptr) {
+        initialise_parameters(trainer_, graph_);
+      }
+      load_parameters(trainer_, *open_tensors(options_.load));
+    }
+  }
+
+  void resume(const std::string& path) {
+    Checkpoint checkpoint(path);
+    checkpoint.expect_fingerprint(fingerprint(trainer_));
+    load_state(trainer_, checkpoint);
+    const auto state = nlohmann::json::parse(checkpoint.state());
+    state_.step = state.at("step");
+    state_.position = state.at("position");
+    WEFT_CHECK_USER(
+        state.at("seed").get<uint64_t>() == options_.trainer.seed,
+        path,
+        " was made with the seed ",
+        state.at("seed").get<uint64_t>(),
+        ", which decides the order of data; give --seed ",
+        state.at("seed").get<uint64_t>());
+    if (scale_) {
+      scale_->restore(state.at("loss_scale").get<std::string>(), path);
+    }
+    summary_.checkpoint = path;
+    progress_.say(cat("going on from ", path, ", after step ", state_.step));
+  }
+
+  std::string state_text() const {
+    nlohmann::json state = {
+        {"step", state_.step},
+        {"position", state_.position},
+        {"seed", options_.trainer.seed},
+        {"schedule", print(options_.schedule)},
+        {"batch_size", feed_.batch_size()}};
+    if (scale_) {
+      state["loss_scale"] = scale_->print_state();
+    }
+    return state.dump();
+  }
+
+  void open_metrics() {
+    if (!is_first() || options_.output.empty()) {
+      return;
+    }
+    std::filesystem::create_directories(options_.output);
+    const std::optional<int64_t> after =
+        state_.step > 0 ? std::optional(state_.step) : std::nullopt;
+    lines_.emplace(cat(options_.output, "/metrics.jsonl"), after);
+    events_.emplace(cat(options_.output, "/tensorboard"), after);
+  }
+
+  void one_step() {
+    const Clock::time_point begin = Clock::now();
+    std::vector<double> rates = rates_;
+    for (double& rate : rates) {
+      rate *= factor(options_.schedule, state_.step);
+    }
+    StepResult result;
+    double loss = 0;
+    int64_t samples = 0;
+    const double scale = scale_ ? scale_->scale() : 1;
+    for (int64_t i = 0; i < options_.trainer.accumulate; ++i) {
+      const Batch batch =
+          feed_.training().batch(state_.position, feed_.batch_size());
+      PreparedStep& step = trainer_.prepare(
+          feed_.types(static_cast<int64_t>(batch.samples.size())),
+          StepKind::Train);
+      feed_.fill(trainer_, step, batch);
+      result = trainer_.train(step, state_.step, rates, scale);
+      loss += result.loss / static_cast<double>(options_.trainer.accumulate);
+      samples += static_cast<int64_t>(batch.samples.size());
+      state_.position = batch.next_position;
+    }
+    state_.step += 1;
+    if (scale_) {
+      scale_->update(!result.is_skipped);
+    }
+    summary_.losses.push_back(loss);
+    check_loss(loss);
+    const double step_seconds = seconds_since(begin);
+    report(loss, rates, result, samples, step_seconds);
+    if (options_.evaluate_every > 0 &&
+        state_.step % options_.evaluate_every == 0) {
+      evaluate();
+    }
+    agree();
+    if (saving_ && options_.save_every > 0 && summary_.stopped_by.empty() &&
+        state_.step % options_.save_every == 0 && state_.step < options_.steps) {
+      publish();
+      saving_->begin(state_.step, state_text());
+    }
+  }
+
+  void check_loss(double loss) {
+    if (std::isfinite(loss)) {
+      return;
+    }
+    const std::string what =
+        cat("the loss of step ", state_.step - 1, " is ", loss);
+    switch (options_.trainer.bad_loss) {
+      case BadLoss::GoOn:
+        progress_.say(cat(what, "; going on"));
+        return;
+      case BadLoss::Skip:
+        progress_.say(cat(what, "; the step is left out"));
+        return;
+      case BadLoss::Stop:
+        break;
+    }
+    // The step changed no parameter, so what is saved is from before it.
+    state_.step -= 1;
+    std::string saved;
+    if (saving_) {
+      publish();
+      saving_->begin(state_.step, state_text());
+      publish();
+      saved = cat(". Parameters from before it are in ", summary_.checkpoint);
+    }
+    throw UserError(
+        cat(what,
+            saved,
+            "; try a smaller learning rate, --clip-norm, or --bad-loss skip"));
+  }
+
+  // All ranks stop, and publish, at the same step.
+  void agree() {
+    int64_t stops = signals_.caught() ? 1 : 0;
+    int64_t written = saving_ && saving_->is_written() ? 1 : 0;
+    int64_t ranks = 1;
+    if (everybody_) {
+      int64_t* numbers = agreed_.mutable_data_ptr<int64_t>();
+      numbers[0] = stops;
+      numbers[1] = written;
+      numbers[2] = 1;
+      everybody_->all_reduce(agreed_)->wait();
+      stops = numbers[0];
+      written = numbers[1];
+      ranks = numbers[2];
+    }
+    if (written == ranks) {
+      publish();
+    }
+    if (stops > 0) {
+      summary_.stopped_by = signals_.caught().value_or("a signal");
+    }
+  }
+
+  void publish() {
+    const std::optional<Saving::Result> result = saving_->finish();
+    if (!result) {
+      return;
+    }
+    if (result->error.empty()) {
+      summary_.checkpoint = result->path;
+      save_error_.clear();
+    } else {
+      save_error_ = result->error;
+      progress_.say(cat("not saved: ", result->error));
+    }
+  }
+
+  void evaluate() {
+    double sum = 0;
+    int64_t samples = 0;
+    for (const Batch& batch : feed_.evaluation(options_.evaluation_batches)) {
+      const auto count = static_cast<int64_t>(batch.samples.size());
+      PreparedStep& step =
+          trainer_.prepare(feed_.types(count), StepKind::Evaluate);
+      feed_.fill(trainer_, step, batch);
+      sum += trainer_.evaluate(step, state_.step) * static_cast<double>(count);
+      samples += count;
+    }
+    if (samples == 0) {
+      return;
+    }
+    summary_.evaluation_loss = sum / static_cast<double>(samples);
+    write({{"evaluation_loss", *summary_.evaluation_loss}});
+    progress_.say(
+        cat("step ",
+            state_.step,
+            ": evaluation loss ",
+            *summary_.evaluation_loss));
+  }
+
+  void report(
+      double loss,
+      const std::vector<double>& rates,
+      const StepResult& result,
+      int64_t samples,
+      double step_seconds) {
+    if (!is_first()) {
+      return;
+    }
+    if (flops_ == 0) {
+      flops_ = step_flops(graph_);
+      machine_flops_per_second_ =
+          measured_flops_per_second() *
+          static_cast<double>(options_.trainer.ranks);
+    }
+    const bool is_stream = feed_.dataset().is_stream();
+    const double items =
+        static_cast<double>(samples) *
+        (is_stream ? static_cast<double>(feed_.dataset()
+                                             .fields()
+                                             .front()
+                                             .type.sizes.front())
+                   : 1.0);
+    const double utilisation =
+        static_cast<double>(flops_) *
+        static_cast<double>(options_.trainer.accumulate) / step_seconds /
+        machine_flops_per_second_;
+    ProgressState shown;
+    shown.step = state_.step;
+    shown.steps = options_.steps;
+    shown.loss = loss;
+    shown.step_seconds = step_seconds;
+    shown.items_per_second = items / step_seconds;
+    shown.item = is_stream ? "tokens" : "samples";
+    shown.flops_utilisation = utilisation;
+    shown.memory_bytes = trainer_.used_bytes();
+    progress_.update(shown);
+    MetricValues values = {
+        {"loss", loss},
+        {"learning_rate", rates.empty() ? 0 : rates.front()},
+        {"step_seconds", step_seconds},
+        {is_stream ? "tokens_per_second" : "samples_per_second",
+         shown.items_per_second},
+        {"flops_utilisation", utilisation},
+        {"memory_bytes", static_cast<double>(shown.memory_bytes)},
+        {"position", static_cast<double>(state_.position)}};
+    if (result.gradient_norm) {
+      values.emplace_back("gradient_norm", *result.gradient_norm);
+    }
+    if (scale_) {
+      values.emplace_back("loss_scale", scale_->scale());
+    }
+    if (result.is_skipped) {
+      values.emplace_back("skipped", 1);
+    }
+    write(values);
+  }
+
+  void write(const MetricValues& values) {
+    if (lines_) {
+      lines_->write(state_.step, values);
+      events_->write(state_.step, values);
+    }
+  }
+
+  void end() {
+    if (!saving_) {
+      return;
+    }
+    publish();
+    if (checkpoint_path(options_.output, state_.step) != summary_.checkpoint) {
+      saving_->begin(state_.step, state_text());
+      publish();
+    }
+    WEFT_CHECK_USER(
+        save_error_.empty(), "the last state is not saved: ", save_error_);
+    if (!is_first()) {
+      return;
+    }
+    std::vector<ExportName> names;
+    for (const Trainer::Resident& each : trainer_.residents()) {
+      if (each.input.kind != InputKind::State) {
+        names.push_back({resident_name(each.input), each.input.keys.front()});
+      }
+    }
+    summary_.model = cat(options_.output, "/model.safetensors");
+    Checkpoint checkpoint(summary_.checkpoint);
+    export_tensors(checkpoint, names, summary_.model);
+  }
+
+  const Graph& graph_;
+  const TrainOptions& options_;
+  World* const world_;
+  const StopSignals signals_;
+  const Feed feed_;
+  Trainer trainer_;
+  const std::vector<double> rates_;
+  std::optional<LossScale> scale_;
+  std::unique_ptr<Communicator> everybody_;
+  at::Tensor agreed_;
+  std::optional<Saving> saving_;
+  std::string save_error_;
+  std::optional<JsonLines> lines_;
+  std::optional<EventFile> events_;
+  Progress progress_;
+  LoopState state_;
+  int64_t flops_ = 0;
+  double machine_flops_per_second_ = 0;
+  TrainSummary summary_;
+};
+
+}  // namespace
+
+std::vector<double> learning_rates_of(const Graph& graph) {
+  std::vector<double> rates;
+  for (const Constant& constant : graph.constants) {
+    if (constant.name == cat("lr.", rates.size())) {
+      double rate = 0;
+      std::memcpy(&rate, constant.bytes.data(), sizeof(rate));
+      rates.push_back(rate);
+    }
+  }
+  return rates;
+}
+
+TrainSummary train(
+    const Graph& graph,
+    const GraphSource& graphs,
+    const PlanSource& plans,
+    const TrainOptions& options,
+    World* world) {
+  at::set_num_threads(options.threads);
+  return Loop(graph, graphs, plans, options, world).run();
+}
+
+}  // namespace weft
