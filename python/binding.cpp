@@ -3,6 +3,7 @@
 // same names. No decisions are made here.
 #include "binding.h"
 
+#include "aten/types.h"
 #include "base/error.h"
 #include "capture/capture.h"
 #include "execute/allocation_watch.h"
@@ -202,6 +203,11 @@ void bind_graph(py::module_& module) {
     return to_json(profile(graph)).dump();
   });
   module.def("constant", &constant_tensor);
+  // Zeros of a type as the graph writes it, "i64[4, 128]".
+  module.def("zeros", [](const std::string& text) {
+    const TensorType type = parse_type(text);
+    return at::zeros(type.sizes, scalar_type_of(type.dtype));
+  });
   module.def(
       "replay",
       [](const Graph& graph,

@@ -27,21 +27,117 @@ class Captured:
     real: bool
 
 
-def capture(model, batch, optimizer=None, *, name="model") -> Graph:
+# The element type that the model is converted to, and the one that it is
+# autocast to.
+PRECISIONS = {
+    "f32": (None, None),
+    "bf16": (torch.bfloat16, None),
+    "bf16-mixed": (None, torch.bfloat16),
+    "f16-mixed": (None, torch.float16),
+}
+
+
+def capture(model, batch, optimizer=None, *, name="model", precision="f32", evaluation=False) -> Graph:
     """The training step of a live model, which is left as it was.
 
-    Nothing is computed, unless the model reads values while it runs; then it
-    runs once, and gradients, buffers and the random state are put back.
+    `precision` is "f32" (the model as it is), "bf16" (after
+    model.to(torch.bfloat16), and the batch's floating tensors likewise),
+    "bf16-mixed" or "f16-mixed" (under torch.autocast). With `evaluation` the
+    step is the loss alone, in eval mode and without gradients.
+
+    Nothing is computed but the conversion, unless the model reads values while
+    it runs; then it runs once, and gradients, buffers and the random state are
+    put back.
     """
+    whole, _ = _precision(precision)
     for real in (False, True):
         taken = _weft.Capture(name, real=real)
         try:
-            with _left_as_it_was(model):
-                return _record_step(taken, model, batch, optimizer)
+            with _left_as_it_was(model), _converted(model, whole), _in_mode(model, evaluation):
+                return _record_step(taken, model, _cast_batch(batch, whole), optimizer, precision, evaluation)
         except Exception as error:
             if real or not _needs_values(taken, error):
                 raise
     raise AssertionError("one of the two attempts returns or raises")
+
+
+def _precision(precision):
+    if precision not in PRECISIONS:
+        raise UserError(f"there is no precision {precision}; there are {', '.join(PRECISIONS)}")
+    return PRECISIONS[precision]
+
+
+@contextlib.contextmanager
+def _converted(model, dtype):
+    """The model in another element type, and back with the very tensors that it had."""
+    if dtype is None:
+        yield
+        return
+    parameters = [(parameter, parameter.data) for parameter in model.parameters()]
+    buffers = [(module, dict(module._buffers)) for module in model.modules()]
+    try:
+        model.to(dtype)
+        yield
+    finally:
+        for parameter, data in parameters:
+            parameter.data = data
+        for module, before in buffers:
+            module._buffers.update(before)
+
+
+@contextlib.contextmanager
+def _in_mode(model, evaluation):
+    """Every module in eval mode, and back to what each one was in."""
+    if not evaluation:
+        yield
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _map_batch(batch, change):
+    """The batch with `change(key, tensor)` for every tensor, under the keys of the graph's inputs."""
+
+    def walk(key, value):
+        if isinstance(value, torch.Tensor):
+            return change(key, value)
+        if isinstance(value, (tuple, list)):
+            items = [walk(f"{key}.{i}", item) for i, item in enumerate(value)]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, dict):
+            return {name: walk(f"{key}.{name}", item) for name, item in value.items()}
+        return value
+
+    arguments, keywords = _batch_arguments(batch)
+    if keywords:
+        return {key: walk(key, value) for key, value in keywords.items()}
+    return tuple(walk(str(i), value) for i, value in enumerate(arguments))
+
+
+def _cast_batch(batch, dtype):
+    if dtype is None:
+        return batch
+    return _map_batch(batch, lambda _, tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+
+def _retype_batch(batch, types):
+    """The batch with tensors of the given types in place of those with their keys."""
+    if not types:
+        return batch
+    known = [key for key, _ in _batch_tensors(*_batch_arguments(batch))]
+    for key in types:
+        if key not in known:
+            raise UserError(f"the batch has no tensor {key}; it has {', '.join(known) or 'none'}")
+
+    def change(key, tensor):
+        return _weft.zeros(types[key]) if key in types else tensor
+
+    return _map_batch(batch, change)
 
 
 @contextlib.contextmanager
@@ -70,12 +166,19 @@ def _needs_values(taken, error):
     return True
 
 
-def capture_function(function, options=None, *, name=None) -> Captured:
+def capture_function(
+    function, options=None, *, name=None, precision="f32", evaluation=False, batch_types=None
+) -> Captured:
     """The step of what `function(**options)` returns.
+
+    `precision` and `evaluation` as in `capture`; the conversion becomes part of
+    the graph's `init`. `batch_types` gives tensors of the batch other types, by
+    their key in the graph: {"0": "i64[4, 128]"}.
 
     Nothing is allocated and nothing is computed, unless the model reads values
     while it runs; then it runs for real on the batch that it comes with.
     """
+    _precision(precision)
     name = name or function.__name__
     attempts = (
         {"real": False, "tracing": False},
@@ -85,7 +188,7 @@ def capture_function(function, options=None, *, name=None) -> Captured:
     for attempt in attempts:
         taken = _weft.Capture(name, real=attempt["real"])
         try:
-            return _attempt(taken, function, options or {}, **attempt)
+            return _attempt(taken, function, options or {}, precision, evaluation, batch_types or {}, **attempt)
         except Exception as error:
             if attempt["real"] or not _needs_values(taken, error):
                 raise
@@ -93,14 +196,20 @@ def capture_function(function, options=None, *, name=None) -> Captured:
     raise last
 
 
-def _attempt(taken, function, options, *, real, tracing):
+def _attempt(taken, function, options, precision, evaluation, batch_types, *, real, tracing):
     start = time.perf_counter()
+    whole, _ = _precision(precision)
     with taken.record_init(), _value_readers(taken, real):
-        parts = _parts(function(**options))
+        model, batch, optimizer = _parts(function(**options))
+        batch = _cast_batch(_retype_batch(batch, batch_types), whole)
+        if whole is not None:
+            model.to(whole)
+    if evaluation:
+        model.eval()
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
     with _says_it_traces() if tracing else contextlib.nullcontext():
-        graph = _record_step(taken, *parts)
+        graph = _record_step(taken, model, batch, optimizer, precision, evaluation)
     return Captured(graph, build_seconds, time.perf_counter() - start, real)
 
 
@@ -124,7 +233,8 @@ def _kind(thing):
     return f"a {type(thing).__name__}"
 
 
-def _record_step(taken, model, batch, optimizer):
+def _record_step(taken, model, batch, optimizer, precision="f32", evaluation=False):
+    _, mixed = _precision(precision)
     arguments, keywords = _batch_arguments(batch)
     taken.begin_step(
         list(model.named_parameters(remove_duplicate=False)),
@@ -136,12 +246,17 @@ def _record_step(taken, model, batch, optimizer):
         _module_paths(taken, model),
         _value_readers(taken, taken.real),
     ):
-        loss = _loss(model(*arguments, **keywords))
-        taken.begin_backward()
-        loss.backward()
+        with (
+            torch.no_grad() if evaluation else contextlib.nullcontext(),
+            torch.autocast("cpu", dtype=mixed) if mixed is not None else contextlib.nullcontext(),
+        ):
+            loss = _loss(model(*arguments, **keywords), has_gradient=not evaluation)
+        if not evaluation:
+            taken.begin_backward()
+            loss.backward()
     return taken.finish(
         loss,
-        _describe(optimizer, model) if optimizer is not None else None,
+        _describe(optimizer, model) if optimizer is not None and not evaluation else None,
         [(path, type(module).__name__) for path, module in model.named_modules()],
     )
 
@@ -200,7 +315,7 @@ def replace_tensors(batch, tensors):
     return {key: walk(str(key), value) for key, value in batch.items()}
 
 
-def _loss(output):
+def _loss(output, has_gradient=True):
     if hasattr(output, "loss") and output.loss is not None:
         output = output.loss
     elif isinstance(output, (tuple, list)) and output:
@@ -216,7 +331,7 @@ def _loss(output):
         raise UserError(
             f"the loss must be one number; it has the shape {tuple(output.shape)}. Reduce it with .mean() or .sum()"
         )
-    if not output.requires_grad:
+    if has_gradient and not output.requires_grad:
         raise UserError("the loss does not depend on any parameter that requires a gradient")
     return output
 

@@ -3,6 +3,12 @@
 
     python -m weft.capture_file FILE.py:FUNCTION GRAPH [KEY=VALUE ...]
 
+KEY is an argument of FUNCTION, or one of
+
+    capture:precision=bf16      f32, bf16, bf16-mixed or f16-mixed
+    capture:evaluation=true     the loss alone, in eval mode
+    batch:0=i64[4,128]          the type of a tensor of the batch, by its key
+
 Writes the graph to GRAPH and the times, or one error message, as JSON to
 GRAPH.json. What the user's code prints goes to the standard error stream.
 """
@@ -27,8 +33,9 @@ def main(arguments):
     model, output, *settings = arguments
     try:
         function = load_function(model)
-        options = read_options(function, settings)
-        captured = run(function, options, model)
+        ours = [setting for setting in settings if ":" in setting.partition("=")[0]]
+        options = read_options(function, [setting for setting in settings if setting not in ours])
+        captured = run(function, options, model, read_capture_options(ours))
         pathlib.Path(output).write_text(str(captured.graph))
         report = {
             "build_seconds": captured.build_seconds,
@@ -85,14 +92,36 @@ def read_options(function, settings):
     return options
 
 
+def read_capture_options(settings):
+    """Keyword arguments of capture_function, from the words with a colon in their key."""
+    options = {"batch_types": {}}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        group, _, name = key.partition(":")
+        if not equals:
+            raise UserError(f"--set {setting}: write it as KEY=VALUE")
+        if group == "batch":
+            options["batch_types"][name] = text
+        elif key == "capture:precision":
+            options["precision"] = text
+        elif key == "capture:evaluation" and text in ("true", "false"):
+            options["evaluation"] = text == "true"
+        else:
+            raise UserError(
+                f"--set {setting}: there are capture:precision=NAME, capture:evaluation=true or false, "
+                "and batch:KEY=TYPE"
+            )
+    return options
+
+
 def unknown_option(function, key, known):
     return f"{function.__name__} has no option {key}; it has {', '.join(known) if known else 'none'}"
 
 
-def run(function, options, model):
+def run(function, options, model, capture_options=None):
     file = model.rpartition(":")[0]
     try:
-        return capture_function(function, options)
+        return capture_function(function, options, **(capture_options or {}))
     except UserError as error:
         if error.__cause__ is not None:
             place = place_of(error.__cause__, file)

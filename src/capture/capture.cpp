@@ -142,6 +142,7 @@ Graph Capture::finish(
   step.outputs = std::move(outputs);
   if (optimizer) {
     add_optimizer(step, *optimizer);
+    add_learning_rates(graph, *optimizer);
   }
   renumber(step);
   if (!init.outputs.empty()) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/op_def.h"
 
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -171,6 +172,20 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
             {OutputKind::State, state_keys[i], results[i + 1]});
       }
     }
+  }
+}
+
+void add_learning_rates(Graph& graph, const OptimizerDescription& optimizer) {
+  for (size_t group = 0; group < optimizer.groups.size(); ++group) {
+    const auto& options = optimizer.groups[group].options;
+    const auto found = options.find("lr");
+    const double rate = found == options.end() ? 0 : found->second;
+    Constant constant;
+    constant.name = cat("lr.", group);
+    constant.type = kLearningRate;
+    constant.bytes.resize(sizeof(rate));
+    std::memcpy(constant.bytes.data(), &rate, sizeof(rate));
+    graph.constants.push_back(std::move(constant));
   }
 }
 

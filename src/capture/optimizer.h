@@ -32,4 +32,8 @@ struct OptimizerDescription {
 // kind or an option that has no node.
 void add_optimizer(Function& step, const OptimizerDescription& optimizer);
 
+// The learning rates of the groups, as the constants "lr.0", "lr.1"...: what a
+// schedule multiplies.
+void add_learning_rates(Graph& graph, const OptimizerDescription& optimizer);
+
 }  // namespace weft

@@ -17,11 +17,17 @@ constexpr const char* kDescription =
 
 constexpr const char* kExamples = R"(Examples:
   weft profile examples/models/gpt.py:gpt2_small   what a step costs
+  weft train gpt.py:tiny --data src/ --steps 100    train it on text
   weft opt step.graph                              check a graph, print it anew
   weft opt --pass=fold-recompute,dead-code step.graph
   weft COMMAND --help                              all about one command
 
 Exit status: 0 done, 2 a mistake in what was given, 70 a mistake of Weft.)";
+
+std::vector<std::string>& given_words() {
+  static std::vector<std::string> words;
+  return words;
+}
 
 void print_error(std::string_view message) {
   std::cerr << "weft: error: " << message << "\n";
@@ -102,13 +108,17 @@ void set_up(CLI::App& app) {
   add_capture_command(app);
   add_profile_command(app);
   add_simulate_command(app);
+  add_train_command(app);
   add_run_command(app);
   add_opt_command(app);
 }
 
 }  // namespace
 
+const std::vector<std::string>& command_line() { return given_words(); }
+
 int run_command_line(int argc, const char* const* argv) {
+  given_words().assign(argv + 1, argv + argc);
   try {
     CLI::App app(kDescription);
     set_up(app);

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -23,6 +24,10 @@ void add_opt_command(CLI::App& app);
 void add_profile_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
+void add_train_command(CLI::App& app);
+
+// The words of the command line after the program's name.
+const std::vector<std::string>& command_line();
 
 // The whole file, or the standard input for "-".
 std::string read_input(const std::string& path);

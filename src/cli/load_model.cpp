@@ -4,7 +4,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "capture/capture_export.h"
+#include "cli/temporary_folder.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -17,31 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that goes away with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "weft.XXXXXX").string();
-    WEFT_CHECK_USER(
-        ::mkdtemp(pattern.data()),
-        "cannot make a folder for the captured graph in ",
-        fs::temp_directory_path().string(),
-        ": set TMPDIR to a folder with room");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string file(const std::string& name) const {
-    return (path_ / name).string();
-  }
-
- private:
-  fs::path path_;
-};
 
 std::string interpreter(const ModelOptions& options) {
   if (!options.python.empty()) {
@@ -88,6 +65,15 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   if (options.batch_size) {
     words.push_back(cat("batch_size=", *options.batch_size));
   }
+  if (options.precision != "f32") {
+    words.push_back(cat("capture:precision=", options.precision));
+  }
+  if (options.evaluation) {
+    words.emplace_back("capture:evaluation=true");
+  }
+  for (const auto& [key, type] : options.batch_types) {
+    words.push_back(cat("batch:", key, "=", type));
+  }
   const int code = run(words);
   WEFT_CHECK_USER(
       code == 0,
@@ -129,6 +115,46 @@ LoadedModel load_text(const std::string& model) {
 }
 
 }  // namespace
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  command
+      .add_option(
+          "MODEL", flags.model, "FILE.py:FUNCTION, FILE.pt2 or FILE.graph")
+      ->type_name("");
+  command
+      .add_option("--set", flags.settings, "An argument of FUNCTION; repeat")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  command.add_option("--python", flags.python, "The interpreter for FILE.py")
+      ->type_name("PROGRAM");
+}
+
+void add_batch_size_flag(CLI::App& command, ModelFlags& flags) {
+  command
+      .add_option(
+          "--batch-size",
+          flags.batch_size,
+          "The batch that FUNCTION is asked for")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+}
+
+ModelOptions model_options(const ModelFlags& flags) {
+  ModelOptions options;
+  options.batch_size = flags.batch_size;
+  options.python = flags.python;
+  for (const std::string& setting : flags.settings) {
+    const size_t equals = setting.find('=');
+    WEFT_CHECK_USER(
+        equals != std::string::npos && equals > 0,
+        "--set takes key=value, found: ",
+        setting);
+    options.set.emplace_back(
+        setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return options;
+}
 
 LoadedModel load_model(const std::string& model, const ModelOptions& options) {
   if (model.ends_with(".graph")) {

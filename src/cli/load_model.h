@@ -11,12 +11,23 @@
 #include <utility>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace weft {
 
 struct ModelOptions {
   // Arguments for the function that makes the model, as key and value.
   std::vector<std::pair<std::string, std::string>> set;
   std::optional<int64_t> batch_size;
+  // f32, bf16, bf16-mixed or f16-mixed.
+  std::string precision = "f32";
+  // The loss alone, in evaluation mode.
+  bool evaluation = false;
+  // Types of tensors of the batch by key, in place of those that FUNCTION
+  // gives.
+  std::vector<std::pair<std::string, std::string>> batch_types;
   // The interpreter that runs a .py model; "" for the one beside `weft`.
   std::string python;
 };
@@ -28,6 +39,19 @@ struct LoadedModel {
   double build_seconds = 0;
   double capture_seconds = 0;
 };
+
+// The flags of a command that takes a MODEL: MODEL, --set and --python; and
+// --batch-size where it is one number.
+struct ModelFlags {
+  std::string model;
+  std::vector<std::string> settings;
+  std::optional<int64_t> batch_size;
+  std::string python;
+};
+void add_model_flags(CLI::App& command, ModelFlags& flags);
+void add_batch_size_flag(CLI::App& command, ModelFlags& flags);
+// Throws UserError for a setting that is not KEY=VALUE.
+ModelOptions model_options(const ModelFlags& flags);
 
 // `model` is FILE.graph, FILE.py:FUNCTION or FILE.pt2. Throws UserError that
 // says what is wrong with it.

@@ -17,10 +17,8 @@ namespace weft {
 namespace {
 
 struct ProfileFlags {
-  std::string model;
+  ModelFlags model;
   std::vector<int64_t> batch_sizes;
-  std::vector<std::string> settings;
-  std::string python;
   std::vector<std::string> compared;
   bool json = false;
   bool ascii = false;
@@ -34,21 +32,6 @@ struct Subject {
   std::string model;
   ModelOptions options;
 };
-
-ModelOptions model_options(const ProfileFlags& flags) {
-  ModelOptions options;
-  options.python = flags.python;
-  for (const std::string& setting : flags.settings) {
-    const size_t equals = setting.find('=');
-    WEFT_CHECK_USER(
-        equals != std::string::npos && equals > 0,
-        "--set takes key=value, found: ",
-        setting);
-    options.set.emplace_back(
-        setting.substr(0, equals), setting.substr(equals + 1));
-  }
-  return options;
-}
 
 ProfileBy parse_by(const std::string& word) {
   if (word == "module") {
@@ -65,8 +48,8 @@ ProfileBy parse_by(const std::string& word) {
 std::vector<Subject> subjects(const ProfileFlags& flags) {
   std::vector<std::string> models = flags.compared;
   const bool is_comparison = !models.empty();
-  if (!flags.model.empty()) {
-    models.insert(models.begin(), flags.model);
+  if (!flags.model.model.empty()) {
+    models.insert(models.begin(), flags.model.model);
   }
   WEFT_CHECK_USER(
       !models.empty(), "name a model: weft profile MODEL, or --compare A B");
@@ -92,7 +75,7 @@ std::vector<Subject> subjects(const ProfileFlags& flags) {
     Subject subject;
     subject.model = models[is_by_size ? 0 : i];
     subject.name = subject.model.substr(subject.model.rfind('/') + 1);
-    subject.options = model_options(flags);
+    subject.options = model_options(flags.model);
     if (sizes > 0) {
       subject.options.batch_size = flags.batch_sizes[is_by_size ? i : 0];
     }
@@ -147,10 +130,7 @@ void add_profile_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "profile", "Count what one step costs, running nothing");
   command->group(kStepGroup);
-  command
-      ->add_option(
-          "MODEL", flags->model, "FILE.py:FUNCTION, FILE.pt2 or FILE.graph")
-      ->type_name("");
+  add_model_flags(*command, flags->model);
   command
       ->add_option(
           "--batch-size",
@@ -161,13 +141,6 @@ void add_profile_command(CLI::App& app) {
       ->expected(1)
       ->take_all()
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--set", flags->settings, "An argument of FUNCTION; repeat")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
-  command->add_option("--python", flags->python, "The interpreter for FILE.py")
-      ->type_name("PROGRAM");
   command->add_option("--by", flags->by, "The table: module, op or phase")
       ->type_name("WHAT");
   command->add_option("--depth", flags->depth, "Levels of modules in the table")

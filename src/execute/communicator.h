@@ -62,6 +62,8 @@ class World {
   // On rank 0 the texts of all ranks, in order; on the others nothing. All
   // ranks must call it. For small things.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
+  // The text of rank 0, on every rank. All ranks must call it.
+  virtual std::string tell_all(const std::string& text) = 0;
   // Tells the others what this rank does: `doing` is asked about once a second
   // by another thread. An empty function ends it.
   virtual void watch(std::function<std::string()> doing) = 0;

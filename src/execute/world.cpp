@@ -166,6 +166,15 @@ class StoreWorld : public World {
     return texts;
   }
 
+  std::string tell_all(const std::string& text) override {
+    const std::string key = cat("tell", tells_++);
+    if (rendezvous_.rank != 0) {
+      return wait_for(store_, key, {0});
+    }
+    put(store_, key, text);
+    return text;
+  }
+
   void watch(std::function<std::string()> doing) override {
     watch_.tell(std::move(doing));
   }
@@ -247,6 +256,7 @@ class StoreWorld : public World {
   // Names in the store are used once.
   std::map<std::string, int64_t> groups_;
   int64_t gathers_ = 0;
+  int64_t tells_ = 0;
 };
 
 }  // namespace

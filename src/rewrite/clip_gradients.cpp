@@ -111,12 +111,4 @@ void clip_gradients(Graph& graph, double max_norm) {
   builder.finish();
 }
 
-void drop_gradient_outputs(Graph& graph) {
-  for (Function& function : graph.functions) {
-    std::erase_if(function.outputs, [](const Output& output) {
-      return output.kind == OutputKind::Gradient;
-    });
-  }
-}
-
 }  // namespace weft

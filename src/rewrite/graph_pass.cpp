@@ -47,6 +47,10 @@ const std::vector<GraphPass>& graph_passes() {
       {"canonical-names",
        "name results by module and operator, counted anew",
        give_canonical_names},
+      {"drop-gradient-outputs",
+       "return no gradients, so that none is kept to the end of the step",
+       drop_gradient_outputs,
+       /*keeps_outputs=*/false},
   };
   return passes;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph -> Graph: rewritings that keep what a graph computes. One pass a file;
-// graph_pass.cpp lists them. docs/adding_a_pass.md says how to add one.
+// graph_pass.cpp lists them. docs/adding_a_pass.md says how to add one. Those
+// that a training loop asks for, and that change what a step computes, are in
+// training.h.
 #pragma once
 
 #include "graph/graph.h"
@@ -17,6 +19,8 @@ struct GraphPass {
   // One line for `weft opt --list-passes`.
   std::string_view summary;
   void (*run)(Function&);
+  // False for a pass after which a function returns less.
+  bool keeps_outputs = true;
 };
 
 // Every pass, in the order in which people meet them.
@@ -40,5 +44,7 @@ void strip_releases(Function& function);
 // Results are named by their module and operator, counted anew
 // (canonical_names.cpp).
 void give_canonical_names(Function& function);
+// The outputs of kind Gradient are dropped (drop_gradient_outputs.cpp).
+void drop_gradient_outputs(Function& function);
 
 }  // namespace weft

@@ -91,6 +91,7 @@ class Trainer {
       PlanSource plans,
       TrainerOptions options,
       World* world);
+  ~Trainer();
 
   // The first time for these types, captures, lowers and binds. Throws
   // UserError when that cannot be done or does not fit.
