@@ -7,6 +7,7 @@
 #include "execute/launch.h"
 #include "execute/shared_segment.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -76,8 +77,14 @@ at::Tensor numbers(int64_t count, int64_t rank, at::ScalarType type) {
                                    : exact.remainder(100).to(type);
 }
 
+// As `weft run` does: many ranks with many threads each would spin for cores.
+Rendezvous begin_rank() {
+  at::set_num_threads(1);
+  return rendezvous_from_environment().value();
+}
+
 TEST(RankProgram, DISABLED_Collectives) {
-  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
   std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -159,7 +166,7 @@ TEST(RankProgram, DISABLED_Collectives) {
 }
 
 TEST(RankProgram, DISABLED_OrderOfRanks) {
-  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
   const auto all = world->group({0, 1, 2});
   for (const int64_t count : {1000, 400'000}) {
@@ -176,7 +183,7 @@ TEST(RankProgram, DISABLED_OrderOfRanks) {
 }
 
 TEST(RankProgram, DISABLED_Arenas) {
-  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
   std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -219,7 +226,7 @@ TEST(RankProgram, DISABLED_Arenas) {
 
 // Prints; asserts nothing about time.
 TEST(RankProgram, DISABLED_Times) {
-  const Rendezvous rendezvous = rendezvous_from_environment().value();
+  const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
   std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
   std::iota(ranks.begin(), ranks.end(), 0);
