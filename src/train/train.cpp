@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/export_tensors.h"
 #include "ops/op_def.h"
 #include "train/feed.h"
