@@ -5,8 +5,10 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/lowering.h"
+#include "program/live_bytes.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -39,13 +41,17 @@ void run_simulate(const SimulateFlags& flags) {
     std::cout << print(compare(predicted, measured));
     return;
   }
+  int64_t most_bytes = 0;
+  for (const Block& block : program.blocks) {
+    most_bytes = std::max(most_bytes, peak_bytes(block));
+  }
   char seconds[32];
   std::snprintf(
       seconds, sizeof(seconds), "%.3f", 1e3 * step_seconds(predicted));
   std::cout << "ranks        " << rank_count(program.mesh) << " of @"
             << cluster.name << "\nstep         " << seconds
             << " ms\npeak memory  "
-            << human_bytes(static_cast<double>(peak_bytes(predicted))) << " of "
+            << human_bytes(static_cast<double>(most_bytes)) << " of "
             << human_bytes(static_cast<double>(cluster.device.memory_bytes))
             << " a rank\n";
 }

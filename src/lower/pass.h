@@ -52,6 +52,8 @@ void split_means(Lowering& lowering);
 // Batch norms become sums that ranks add up, unless the plan says otherwise
 // (split_batch_norms.cpp).
 void split_batch_norms(Lowering& lowering);
+// Values that are cheap to make again are, in backward (recompute.cpp).
+void recompute(Lowering& lowering);
 // A layout for every value: from the plan, else by the rules of the op table
 // from the operands (propagate_layouts.cpp).
 void propagate_layouts(Lowering& lowering);

@@ -6,6 +6,7 @@ namespace weft {
 Plan data_parallel(const Graph& graph, int64_t ranks) {
   Plan plan;
   plan.graph = graph.name;
+  plan.recompute_cheap = true;
   if (ranks == 1) {
     return plan;
   }

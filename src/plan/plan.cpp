@@ -93,6 +93,9 @@ std::string print(const Plan& plan) {
   if (plan.local_batch_norm) {
     out += "  local batch_norm\n";
   }
+  if (plan.recompute_cheap) {
+    out += "  recompute cheap\n";
+  }
   for (const Decision& decision : plan.decisions) {
     out += cat("  %", decision.pattern, " ", print(decision.layout), "\n");
   }
@@ -111,6 +114,10 @@ Plan parse_plan(std::string_view text, const std::string& source) {
   if (scanner.take("local")) {
     scanner.expect("batch_norm");
     plan.local_batch_norm = true;
+  }
+  if (scanner.take("recompute")) {
+    scanner.expect("cheap");
+    plan.recompute_cheap = true;
   }
   while (!scanner.take("}")) {
     Decision decision;

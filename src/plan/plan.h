@@ -7,8 +7,9 @@
 //     %blocks.*/mm [data, -]
 //   }
 //
-// `local batch_norm` before the decisions lets every rank normalise by its own
-// part of the batch; else statistics are those of the whole batch.
+// Before the decisions, `local batch_norm` lets every rank normalise by its own
+// part of the batch, where statistics are else those of the whole batch; and
+// `recompute cheap` trades a little time for memory (lower/recompute.cpp).
 //
 // A decision names values of the graph's step by a pattern ('*' stands for any
 // characters) and says how they lie on the mesh. Where several match, the last
@@ -42,6 +43,9 @@ struct Plan {
   // Batch norms that train take their statistics from each rank's own part of
   // the batch, as DistributedDataParallel does. This changes the mathematics.
   bool local_batch_norm = false;
+  // Values that cost little more than reading and writing them, and that
+  // backward reads long after they were made, are made again.
+  bool recompute_cheap = false;
   std::vector<Decision> decisions;
 
   bool operator==(const Plan&) const = default;

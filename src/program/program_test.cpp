@@ -130,5 +130,102 @@ TEST(ProgramVerify, Layouts) {
       "program @mlp: blocks for 1 rank(s), and the mesh <data=2> has 2");
 }
 
+constexpr const char* kStages = R"(program @stages on <stage=2>
+
+block @first ranks 0 to 0 {
+  input %x : f32[2, 8] = batch "0" at [-, -] offset(0)
+forward:
+  %y = aten.relu(%x) : f32[2, 8] at [-, -] overwrites(%x)
+  start %y.sent = send(%y) to 1
+  start %y.kept = copy(%y) to host
+  wait %y.sent
+  wait %y.kept
+  free %y
+  start %y.back = copy(%y.kept) to device offset(64)
+  start %g = receive : f32[2, 8] at [-, -] offset(128) from 1
+  wait %y.back
+  wait %g
+  free %y.kept
+backward:
+  %d, %m = aten.native_dropout(%g, 0.5, true) : f32[2, 8], bool[2, 8] at [-, -], [-, -] overwrites(%g, -) offset(-, 0) scratch(192, 64)
+  free %y.back, %m
+  return loss = %d
+}
+
+block @second ranks 1 to 1 {
+  start %y = receive : f32[2, 8] at [-, -] from 0
+  wait %y
+  start %y.sent = send(%y) to 0
+  wait %y.sent
+  free %y
+}
+)";
+
+std::string stages_with(const std::string& before, const std::string& after) {
+  std::string text = kStages;
+  text.replace(text.find(before), before.size(), after);
+  try {
+    verify(parse_program(text, "p"));
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ProgramTransfers, PrintWhatTheyParsed) {
+  const Program program = parse_program(kStages, "p");
+  verify(program);
+  EXPECT_EQ(print(program), kStages);
+  EXPECT_EQ(parse_program(print(program), "again"), program);
+  const Block& block = program.blocks.front();
+  EXPECT_EQ(arena_bytes(block), 256);
+  EXPECT_EQ(resident_bytes(block), 0);
+}
+
+TEST(ProgramTransfers, ADeadlockIsAnError) {
+  const std::string start = "program @stages";
+  EXPECT_EQ(
+      stages_with(
+          "  start %y.sent = send(%y) to 0\n  wait %y.sent\n", ""),
+      start +
+          ", block @first, instruction 9 (wait %g): rank 0 waits for ever: "
+          "rank 1 never starts its part before");
+  EXPECT_EQ(
+      stages_with("receive : f32[2, 8] at [-, -] from 0", "receive : f32[8] at [-] from 0"),
+      start +
+          ", block @second, instruction 0 (start %y = receive): rank 1 starts "
+          "a transfer of f32[8] where rank 0 starts one of f32[2, 8]");
+  EXPECT_EQ(
+      stages_with("send(%y) to 1", "send(%y) to 7"),
+      start +
+          ", block @first, instruction 1 (start %y.sent = send): there is no "
+          "other rank 7");
+}
+
+TEST(ProgramTransfers, MemoryOnTheHostAndInTheArena) {
+  const std::string start = "program @stages, block @first, instruction ";
+  EXPECT_EQ(
+      stages_with("aten.native_dropout(%g", "aten.native_dropout(%y.kept"),
+      start +
+          "11 (%d, %m = aten.native_dropout): %y.kept is read after it was "
+          "freed");
+  EXPECT_EQ(
+      stages_with("  wait %y.sent\n  wait %y.kept\n  free %y\n", "  free %y\n"),
+      start + "3 (free %y): %y.sent still waits for its transfer");
+  EXPECT_EQ(
+      stages_with("offset(128) from 1", "offset(96) from 1"),
+      start +
+          "7 (start %g = receive): %g at 96 lies over %y.back, which is still "
+          "in use");
+  EXPECT_EQ(
+      stages_with("scratch(192, 64)", "scratch(128, 64)"),
+      start +
+          "11 (%d, %m = aten.native_dropout): the scratch memory at 128 lies "
+          "over %g, which is still in use");
+  EXPECT_EQ(
+      stages_with("copy(%y.kept) to device", "copy(%y.kept) to host"),
+      start + "6 (start %y.back = copy): %y.kept lies on the host already");
+}
+
 }  // namespace
 }  // namespace weft

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes values again in backward instead of keeping them, where the plan says
+// `recompute cheap`: those that cost little more than reading and writing
+// memory (norms, activations), from values that are kept anyway. The same
+// kernels on the same operands give the same bits. Collectives come later
+// (shard.cpp) and are only where sums are: sums are never cheap to make again,
+// so none is repeated.
+#include "base/error.h"
+#include "lower/pass.h"
+#include "ops/op_def.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// Smaller values are kept: they are not worth a call.
+constexpr int64_t kLeastBytes = int64_t{64} << 10;
+// Operations an element below which time goes into memory.
+constexpr int64_t kCheapOperations = 16;
+// How many calls one value may take.
+constexpr int kMostCalls = 3;
+// Nodes between the last reader in forward and the first in backward, below
+// which nothing is won.
+constexpr size_t kLeastDistance = 16;
+
+bool is_later(const Node& node) {
+  return node.phase == Phase::Backward || node.phase == Phase::Optimizer ||
+         node.phase == Phase::Recompute;
+}
+
+class Recomputation {
+ public:
+  explicit Recomputation(Function& step)
+      : step_(step),
+        count_(step.nodes.size()),
+        root_(step.values.size()),
+        last_forward_(step.values.size(), 0),
+        first_later_(step.values.size(), count_),
+        again_(step.values.size(), false),
+        made_(step.values.size(), ValueId::None) {}
+
+  void run() {
+    measure();
+    choose();
+    rewrite();
+  }
+
+ private:
+  const Node* maker(ValueId value) const {
+    const NodeId node = step_[value].node;
+    return node == NodeId::None ? nullptr : &step_.nodes[index(node)];
+  }
+
+  void measure() {
+    for (size_t i = 0; i < root_.size(); ++i) {
+      const auto value = static_cast<ValueId>(i);
+      const Node* node = maker(value);
+      root_[i] = node != nullptr && is_view(*node) && !operands(*node).empty()
+                     ? root_[index(operands(*node).front())]
+                     : value;
+    }
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      const Node& node = step_.nodes[i];
+      if (is_view(node)) {
+        continue;
+      }
+      for (const ValueId read : operands(node)) {
+        const size_t root = index(root_[index(read)]);
+        if (is_later(node)) {
+          first_later_[root] = std::min(first_later_[root], i);
+        } else {
+          last_forward_[root] = std::max(last_forward_[root], i);
+        }
+      }
+    }
+    for (const Output& output : step_.outputs) {
+      first_later_[index(root_[index(output.value)])] = 0;
+    }
+  }
+
+  // Some later node reads it, so it is in memory then.
+  bool is_read_later(ValueId root) const {
+    return first_later_[index(root)] < count_;
+  }
+
+  int64_t bytes(ValueId root) const {
+    return storage_bytes(step_[root].type);
+  }
+
+  bool is_cheap(const Node& node) const {
+    if (node.phase != Phase::Forward || is_random(node)) {
+      return false;
+    }
+    const OpDef* def = find_op(node.op);
+    if (def == nullptr || def->kind != OpKind::Compute) {
+      return false;
+    }
+    int64_t largest = 0;
+    for (const ValueId result : node.results) {
+      largest = std::max(largest, element_count(step_[result].type));
+    }
+    // A reduction reads much and gives little.
+    for (const ValueId read : operands(node)) {
+      if (element_count(step_[read].type) > largest) {
+        return false;
+      }
+    }
+    return flops_of(step_, node) <= kCheapOperations * largest;
+  }
+
+  // Whether the operand will be there in backward, or can be made there in so
+  // many calls.
+  bool is_there(ValueId operand, int calls) const {
+    const ValueId root = root_[index(operand)];
+    const Node* node = maker(root);
+    if (node == nullptr || (is_read_later(root) && !again_[index(root)]) ||
+        bytes(root) < kLeastBytes) {
+      return true;
+    }
+    return calls > 0 && can_repeat(*node, calls - 1);
+  }
+
+  bool can_repeat(const Node& node, int calls) const {
+    if (!is_cheap(node)) {
+      return false;
+    }
+    const std::vector<ValueId> read = operands(node);
+    return std::all_of(read.begin(), read.end(), [&](ValueId operand) {
+      return is_there(operand, calls);
+    });
+  }
+
+  void choose() {
+    for (const Node& node : step_.nodes) {
+      for (const ValueId result : node.results) {
+        const size_t i = index(result);
+        if (root_[i] == result && bytes(result) >= kLeastBytes &&
+            is_read_later(result) && first_later_[i] > 0 &&
+            first_later_[i] > last_forward_[i] + kLeastDistance &&
+            can_repeat(node, kMostCalls - 1)) {
+          again_[i] = true;
+        }
+      }
+    }
+  }
+
+  void rewrite() {
+    if (std::find(again_.begin(), again_.end(), true) == again_.end()) {
+      return;
+    }
+    const std::vector<Node> before = std::move(step_.nodes);
+    before_ = &before;
+    step_.nodes.clear();
+    for (Node node : before) {
+      if (is_later(node)) {
+        std::vector<ValueId> now(step_.values.size());
+        for (const ValueId read : operands(node)) {
+          now.resize(step_.values.size());
+          now[index(read)] = later(read);
+        }
+        replace_operands(node, now);
+      }
+      step_.nodes.push_back(std::move(node));
+    }
+    renumber(step_);
+  }
+
+  // What a later node reads in place of `value`, made when it is first needed.
+  ValueId later(ValueId value) {
+    if (index(value) >= root_.size() || !needs_making(value)) {
+      return value;
+    }
+    if (made_[index(value)] != ValueId::None) {
+      return made_[index(value)];
+    }
+    Node node = (*before_)[index(step_[value].node)];
+    if (is_later(node)) {
+      return value;  // a view that backward makes by itself, from what is read
+    }
+    std::vector<ValueId> now;
+    for (const ValueId read : operands(node)) {
+      const ValueId other = later(read);
+      now.resize(std::max(now.size(), index(read) + 1));
+      now[index(read)] = other;
+    }
+    replace_operands(node, now);
+    node.phase = Phase::Recompute;
+    node.releases.clear();
+    node.overwrites = ValueId::None;
+    for (ValueId& result : node.results) {
+      const ValueId fresh = add_value(
+          step_, cat(step_[result].name, ".again"), step_[result].type);
+      made_[index(result)] = fresh;
+      result = fresh;
+    }
+    step_.nodes.push_back(std::move(node));
+    return made_[index(value)];
+  }
+
+  // Chosen, or on the way to a chosen one and not there otherwise.
+  bool needs_making(ValueId value) const {
+    const ValueId root = root_[index(value)];
+    if (again_[index(root)]) {
+      return true;
+    }
+    return step_[root].node != NodeId::None && !is_read_later(root) &&
+           bytes(root) >= kLeastBytes &&
+           !is_later((*before_)[index(step_[root].node)]);
+  }
+
+  Function& step_;
+  // Of nodes, before any was added.
+  const size_t count_;
+  const std::vector<Node>* before_ = nullptr;
+  // By value: the one in whose storage it lies.
+  std::vector<ValueId> root_;
+  // By storage: the last node of forward and the first later one that read it.
+  std::vector<size_t> last_forward_;
+  std::vector<size_t> first_later_;
+  // By storage: is made again.
+  std::vector<bool> again_;
+  // By value: what was made of it.
+  std::vector<ValueId> made_;
+};
+
+}  // namespace
+
+void recompute(Lowering& lowering) {
+  if (lowering.plan.recompute_cheap) {
+    Recomputation(*find_function(lowering.graph, "step")).run();
+  }
+}
+
+}  // namespace weft
