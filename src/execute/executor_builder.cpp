@@ -71,13 +71,16 @@ void ExecutorBuilder::build() {
   install_placed_allocator();
   executor_.tensors_.resize(storage_.size());
   make_inputs();
-  step_ = arena_.step_region(arena_bytes(block_));
+  arena_bytes_ = arena_bytes(block_);
+  step_ = arena_.step_region(arena_bytes_);
   executor_.meter_.base = step_;
-  executor_.meter_.bytes = arena_bytes(block_);
+  executor_.meter_.bytes = arena_bytes_;
   for (const Input& input : block_.function.inputs) {
     if (!is_resident(input)) {
       const TensorType& type = block_.function[input.value].type;
       tensor(input.value) = tensor_over(memory_of(input.value), type);
+      live_[block_.offsets[index(input.value)]] =
+          block_.offsets[index(input.value)] + aligned(storage_bytes(type));
       executor_.batch_end_bytes_ = std::max(
           executor_.batch_end_bytes_,
           block_.offsets[index(input.value)] + storage_bytes(type));
@@ -85,6 +88,7 @@ void ExecutorBuilder::build() {
     executor_.inputs_.push_back(tensor(input.value));
   }
   for (const Instruction& instruction : block_.instructions) {
+    follow(instruction);
     executor_.actions_.push_back(std::visit(
         [this](const auto& one) { return action(one); }, instruction));
     ++at_;
@@ -173,11 +177,8 @@ ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
       kernel({seed, step});
     };
   }
-  const Scratch& scratch = block_.scratch[index(id)];
-  CallMemory memory(
-      &executor_.meter_,
-      scratch.bytes > 0 ? step_ + scratch.offset : nullptr,
-      scratch.bytes);
+  CallMemory memory(&executor_.meter_);
+  add_rooms(block_.scratch[index(id)], memory);
   std::vector<at::Tensor> results = tensors(node.results);
   for (const at::Tensor& result : results) {
     memory.add_result(
@@ -195,6 +196,39 @@ ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
   return [call, &stack = executor_.stack_](int64_t, StepClock*) {
     call->run(stack);
   };
+}
+
+// First what was planned for it, then every other part of the arena that is not
+// in use while it runs.
+void ExecutorBuilder::add_rooms(const Scratch& scratch, CallMemory& memory) {
+  if (scratch.bytes > 0) {
+    memory.add_room(step_ + scratch.offset, aligned(scratch.bytes));
+  }
+  int64_t free_from = 0;
+  const auto add = [&](int64_t free_to) {
+    if (free_to - free_from >= kAlignmentBytes) {
+      memory.add_room(step_ + free_from, free_to - free_from);
+    }
+  };
+  for (const auto& [offset, end] : live_) {
+    add(offset);
+    free_from = std::max(free_from, end);
+  }
+  add(arena_bytes_);
+}
+
+void ExecutorBuilder::follow(const Instruction& instruction) {
+  for (const ValueId made : makes(block_, instruction)) {
+    const int64_t offset = block_.offsets[index(made)];
+    if (offset >= 0) {
+      live_[offset] = offset + aligned(storage_bytes(block_, made));
+    }
+  }
+  if (const auto* free = std::get_if<Free>(&instruction)) {
+    for (const ValueId value : free->values) {
+      live_.erase(block_.offsets[index(storage_[index(value)])]);
+    }
+  }
 }
 
 ExecutorBuilder::Action ExecutorBuilder::action(const Start& start) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,10 @@ class ExecutorBuilder {
   Action all_reduce(const Start& start);
   Action copy(const Start& start);
 
+  void add_rooms(const Scratch& scratch, CallMemory& memory);
+  // Keeps track of what is in use.
+  void follow(const Instruction& instruction);
+
   // The memory of a storage; nullptr for one without bytes.
   std::byte* memory_of(ValueId storage) const;
   at::Tensor& tensor(ValueId value);
@@ -64,6 +69,9 @@ class ExecutorBuilder {
   Executor& executor_;
   const std::vector<ValueId> storage_;
   std::byte* step_ = nullptr;
+  int64_t arena_bytes_ = 0;
+  // Storages of the arena that are in use at this instruction: offset and end.
+  std::map<int64_t, int64_t> live_;
   // By storage: memory that is not the arena's step region.
   std::vector<std::byte*> elsewhere_;
   // By result of a transfer: what to wait for, with its instruction.

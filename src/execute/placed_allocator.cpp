@@ -80,9 +80,11 @@ class PlacedAllocator final : public c10::Allocator {
   c10::Allocator* const before_;
 };
 
-CallMemory::CallMemory(
-    MemoryMeter* meter, std::byte* scratch, int64_t scratch_bytes)
-    : meter_(meter), scratch_{scratch, scratch + scratch_bytes} {}
+CallMemory::CallMemory(MemoryMeter* meter) : meter_(meter) {}
+
+void CallMemory::add_room(std::byte* memory, int64_t bytes) {
+  rooms_.push_back({memory, memory + bytes});
+}
 
 void CallMemory::add_result(std::byte* place, int64_t bytes) {
   results_.push_back({place, bytes, false});
@@ -119,12 +121,22 @@ int CallMemory::choose(int64_t bytes) {
 }
 
 std::byte* CallMemory::take_scratch(int64_t bytes) {
-  std::byte* begin = scratch_.begin;
-  auto at = in_use_.begin();
-  for (; at != in_use_.end() && at->begin - begin < bytes; ++at) {
-    begin = at->end;
+  for (const Extent& room : rooms_) {
+    if (std::byte* memory = take_from(room, bytes)) {
+      return memory;
+    }
   }
-  if (scratch_.end - begin < bytes) {
+  return nullptr;
+}
+
+std::byte* CallMemory::take_from(const Extent& room, int64_t bytes) {
+  std::byte* begin = room.begin;
+  auto at = in_use_.begin();
+  while (at != in_use_.end() && at->begin - begin < bytes) {
+    begin = std::max(begin, at->end);
+    ++at;
+  }
+  if (room.end - begin < bytes) {
     return nullptr;
   }
   in_use_.insert(at, {begin, begin + aligned(bytes)});

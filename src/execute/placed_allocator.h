@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes kernels write where the program says. While a call runs on a thread,
-// PyTorch's allocator hands it the places of its results and its scratch
-// memory; everything else goes to the allocator that was there before.
+// PyTorch's allocator hands it the places of its results and room for its
+// temporaries; everything else goes to the allocator that was there before.
 //
 // A kernel does not say what it allocates for. In the first run a request of
 // the size of a result gets the result's place. Where that was a guess too
@@ -24,8 +24,8 @@ struct MemoryMeter {
   int64_t bytes = 0;
   // The end of the highest memory handed out, from `base`.
   int64_t high_bytes = 0;
-  // The most that a call took beyond its scratch memory, from the system, once
-  // it was known what it allocates for.
+  // The most that a call took from the system because it found no room in the
+  // arena, once it was known what it allocates for.
   int64_t overflow_bytes = 0;
 };
 
@@ -33,7 +33,11 @@ struct MemoryMeter {
 class CallMemory {
  public:
   CallMemory() = default;
-  CallMemory(MemoryMeter* meter, std::byte* scratch, int64_t scratch_bytes);
+  explicit CallMemory(MemoryMeter* meter);
+
+  // Memory that the call may use for itself, tried in the order in which it was
+  // added.
+  void add_room(std::byte* memory, int64_t bytes);
 
   // The place of the next result; nullptr for one that the kernel does not
   // allocate.
@@ -68,10 +72,11 @@ class CallMemory {
   }
   int choose(int64_t bytes);
   std::byte* take_scratch(int64_t bytes);
+  std::byte* take_from(const Extent& room, int64_t bytes);
   void give_back(const void* memory);
 
   MemoryMeter* meter_ = nullptr;
-  Extent scratch_;
+  std::vector<Extent> rooms_;
   std::vector<Place> results_;
   // By number of the allocation: the result it is for, or kScratch.
   std::vector<int> order_;
@@ -79,7 +84,7 @@ class CallMemory {
   // Of this run.
   size_t count_ = 0;
   int64_t overflow_bytes_ = 0;
-  std::vector<Extent> in_use_;  // of scratch, in order
+  std::vector<Extent> in_use_;  // of all rooms, in the order of memory
   std::vector<const void*> handed_out_;
 };
 

@@ -18,9 +18,6 @@
 namespace weft {
 namespace {
 
-// Kernels take their scratch in parts, each of which is aligned.
-constexpr int64_t kScratchSlackBytes = 16 * kAlignmentBytes;
-
 // Storages that have one lifetime and lie side by side; or a call's scratch.
 struct Item {
   int64_t begin = 0;
@@ -29,6 +26,7 @@ struct Item {
   // Of each storage, within the item.
   std::vector<std::pair<ValueId, int64_t>> storages;
   NodeId scratch_of = NodeId::None;
+  int64_t scratch_bytes = 0;
 };
 
 class Placement {
@@ -139,8 +137,9 @@ class Placement {
     Item item;
     item.begin = at;
     item.end = at;
-    item.bytes = aligned(bytes) + kScratchSlackBytes;
+    item.bytes = aligned(bytes);
     item.scratch_of = node;
+    item.scratch_bytes = bytes;
     items_.push_back(std::move(item));
   }
 
@@ -192,7 +191,7 @@ class Placement {
       }
       if (item.scratch_of != NodeId::None) {
         block_.scratch[index(item.scratch_of)] = {
-            packing.offsets[i], item.bytes};
+            packing.offsets[i], item.scratch_bytes};
       }
     }
   }
