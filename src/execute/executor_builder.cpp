@@ -180,13 +180,13 @@ ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
   CallMemory memory(&executor_.meter_);
   add_rooms(block_.scratch[index(id)], memory);
   std::vector<at::Tensor> results = tensors(node.results);
-  for (const at::Tensor& result : results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& result = results[i];
     memory.add_result(
         result.defined() ? static_cast<std::byte*>(result.mutable_data_ptr())
                          : nullptr,
-        result.defined()
-            ? static_cast<int64_t>(result.storage().nbytes())
-            : 0);
+        result.defined() ? static_cast<int64_t>(result.storage().nbytes()) : 0,
+        block_.overwrites[index(node.results[i])] == ValueId::None);
   }
   auto call = std::make_shared<BoundCall>(
       AtenCall(node),

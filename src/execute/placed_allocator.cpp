@@ -8,10 +8,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <numeric>
+#include <tuple>
 
 namespace weft {
 namespace {
+
+constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
 thread_local CallMemory* current = nullptr;
 
@@ -27,32 +32,20 @@ class PlacedAllocator final : public c10::Allocator {
       return before_->allocate(bytes);
     }
     const auto wanted = static_cast<int64_t>(bytes);
-    const int result = call->choose(wanted);
-    std::byte* memory = nullptr;
-    if (result != CallMemory::kScratch) {
-      CallMemory::Place& place = call->results_[static_cast<size_t>(result)];
-      place.given = true;
-      memory = place.memory;
-    } else {
-      memory = call->take_scratch(wanted);
+    std::byte* memory = call->is_learned_ ? call->later_run(wanted)
+                                          : call->first_run(wanted);
+    if (memory != nullptr) {
+      return {memory, memory, &give_back, c10::Device(c10::kCPU)};
     }
-    if (memory == nullptr) {
-      call->overflow_bytes_ += wanted;
-      if (call->is_learned_) {
-        call->meter_->overflow_bytes =
-            std::max(call->meter_->overflow_bytes, call->overflow_bytes_);
-      }
-      c10::DataPtr other = before_->allocate(bytes);
-      call->handed_out_.push_back(other.get());
-      return other;
+    c10::DataPtr other = before_->allocate(bytes);
+    if (!call->is_learned_) {
+      // Watched like the rest: it may become a result.
+      call->requests_.back().memory = static_cast<std::byte*>(other.get());
+      void* raw = other.get();
+      std::ignore = other.release_context();
+      return {raw, raw, &give_back_to_system, c10::Device(c10::kCPU)};
     }
-    call->handed_out_.push_back(memory);
-    // What is resident does not count.
-    const int64_t end = memory - call->meter_->base + wanted;
-    if (memory >= call->meter_->base && end <= call->meter_->bytes) {
-      call->meter_->high_bytes = std::max(call->meter_->high_bytes, end);
-    }
-    return {memory, memory, &give_back, c10::Device(c10::kCPU)};
+    return other;
   }
 
   // Memory whose owner nobody knows may be of either kind.
@@ -65,13 +58,18 @@ class PlacedAllocator final : public c10::Allocator {
  private:
   static void give_back(void* memory) {
     if (current != nullptr) {
-      current->give_back(memory);
+      current->freed(memory);
     }
+  }
+
+  static void give_back_to_system(void* memory) {
+    give_back(memory);
+    c10::GetDefaultCPUAllocator()->raw_deleter()(memory);
   }
 
   static void raw_give_back(void* memory) {
     if (current != nullptr && current->has_handed_out(memory)) {
-      current->give_back(memory);
+      current->freed(memory);
     } else {
       c10::GetDefaultCPUAllocator()->raw_deleter()(memory);
     }
@@ -86,80 +84,160 @@ void CallMemory::add_room(std::byte* memory, int64_t bytes) {
   rooms_.push_back({memory, memory + bytes});
 }
 
-void CallMemory::add_result(std::byte* place, int64_t bytes) {
-  results_.push_back({place, bytes, false});
+void CallMemory::add_result(std::byte* place, int64_t bytes, bool is_fresh) {
+  results_.push_back({{place, place + bytes}, is_fresh, false});
 }
 
 void CallMemory::enter() {
-  count_ = 0;
+  next_ = 0;
+  time_ = 0;
   overflow_bytes_ = 0;
-  in_use_.clear();
-  handed_out_.clear();
-  for (Place& place : results_) {
-    place.given = false;
-  }
   current = this;
 }
 
 void CallMemory::leave() { current = nullptr; }
 
-int CallMemory::choose(int64_t bytes) {
-  const size_t number = count_++;
-  const auto fits = [bytes](const Place& place) {
-    return place.memory != nullptr && !place.given && place.bytes == bytes;
-  };
-  if (is_learned_) {
-    const int known = number < order_.size() ? order_[number] : kScratch;
-    return known != kScratch && fits(results_[static_cast<size_t>(known)])
-               ? known
-               : kScratch;
+std::byte* CallMemory::first_run(int64_t bytes) {
+  Request request;
+  request.bytes = bytes;
+  request.begin = time_++;
+  request.end = kEnd;
+  const auto fitting =
+      std::find_if(results_.begin(), results_.end(), [bytes](const Place& p) {
+        return p.extent.begin != nullptr && !p.is_given &&
+               p.extent.end - p.extent.begin == bytes;
+      });
+  if (fitting != results_.end()) {
+    fitting->is_given = true;
+    request.memory = fitting->extent.begin;
   }
-  const auto found = std::find_if(results_.begin(), results_.end(), fits);
-  return found == results_.end()
-             ? kScratch
-             : static_cast<int>(found - results_.begin());
+  requests_.push_back(request);
+  return request.memory;
 }
 
-std::byte* CallMemory::take_scratch(int64_t bytes) {
-  for (const Extent& room : rooms_) {
-    if (std::byte* memory = take_from(room, bytes)) {
-      return memory;
+std::byte* CallMemory::later_run(int64_t bytes) {
+  if (next_ < requests_.size() && requests_[next_].bytes == bytes &&
+      requests_[next_].memory != nullptr) {
+    std::byte* memory = requests_[next_++].memory;
+    // What is resident does not count.
+    const int64_t end = memory - meter_->base + bytes;
+    if (memory >= meter_->base && end <= meter_->bytes) {
+      meter_->high_bytes = std::max(meter_->high_bytes, end);
+    }
+    return memory;
+  }
+  ++next_;
+  overflow_bytes_ += bytes;
+  meter_->overflow_bytes = std::max(meter_->overflow_bytes, overflow_bytes_);
+  return nullptr;
+}
+
+void CallMemory::freed(const void* memory) {
+  if (is_learned_) {
+    return;
+  }
+  const auto found = std::find_if(
+      requests_.rbegin(), requests_.rend(), [memory](const Request& each) {
+        return each.memory == memory && each.end == kEnd;
+      });
+  if (found != requests_.rend()) {
+    found->end = time_++;
+  }
+}
+
+bool CallMemory::has_handed_out(const void* memory) const {
+  return std::any_of(
+      requests_.begin(), requests_.end(), [memory](const Request& each) {
+        return each.memory == memory;
+      });
+}
+
+void CallMemory::learn(size_t number, const void* memory) {
+  // The last one that was given this memory still has it.
+  const auto found = std::find_if(
+      requests_.rbegin(), requests_.rend(), [memory](const Request& each) {
+        return each.memory == memory;
+      });
+  if (found != requests_.rend() &&
+      found->bytes ==
+          results_[number].extent.end - results_[number].extent.begin) {
+    found->result = static_cast<int>(number);
+  }
+}
+
+void CallMemory::learned() {
+  pack();
+  is_learned_ = true;
+}
+
+void CallMemory::pack() {
+  for (Request& request : requests_) {
+    request.memory =
+        request.result < 0
+            ? nullptr
+            : results_[static_cast<size_t>(request.result)].extent.begin;
+    request.end = request.result < 0 ? request.end : kEnd;
+  }
+  std::vector<size_t> order(requests_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+    return requests_[a].bytes > requests_[b].bytes;
+  });
+  for (const size_t i : order) {
+    if (requests_[i].result < 0) {
+      requests_[i].memory = find_place(requests_[i]);
+    }
+  }
+}
+
+std::byte* CallMemory::find_place(const Request& request) const {
+  std::vector<Extent> rooms = rooms_;
+  for (const Place& place : results_) {
+    if (place.extent.begin != nullptr && place.is_fresh) {
+      rooms.push_back(place.extent);
+    }
+  }
+  for (const Extent& room : rooms) {
+    // At its start, or behind something that lies in it.
+    std::vector<std::byte*> starts = {room.begin};
+    for (const Request& other : requests_) {
+      if (other.memory != nullptr && other.memory >= room.begin &&
+          other.memory < room.end) {
+        starts.push_back(other.memory + aligned(other.bytes));
+      }
+    }
+    std::sort(starts.begin(), starts.end());
+    for (std::byte* start : starts) {
+      const Extent wanted = {start, start + request.bytes};
+      if (wanted.end <= room.end && is_free(wanted, request)) {
+        return start;
+      }
     }
   }
   return nullptr;
 }
 
-std::byte* CallMemory::take_from(const Extent& room, int64_t bytes) {
-  std::byte* begin = room.begin;
-  auto at = in_use_.begin();
-  while (at != in_use_.end() && at->begin - begin < bytes) {
-    begin = std::max(begin, at->end);
-    ++at;
-  }
-  if (room.end - begin < bytes) {
-    return nullptr;
-  }
-  in_use_.insert(at, {begin, begin + aligned(bytes)});
-  return begin;
-}
-
-void CallMemory::give_back(const void* memory) {
-  std::erase_if(
-      in_use_, [memory](const Extent& each) { return each.begin == memory; });
-}
-
-void CallMemory::learn(size_t number, const void* memory) {
-  order_.resize(handed_out_.size(), kScratch);
-  for (size_t i = 0; i < handed_out_.size(); ++i) {
-    // The last one that was given this memory still has it.
-    if (handed_out_[i] == memory) {
-      std::replace(order_.begin(), order_.end(), static_cast<int>(number), kScratch);
-      order_[i] = static_cast<int>(number);
+bool CallMemory::is_free(const Extent& extent, const Request& request) const {
+  const auto clashes = [&](const std::byte* begin,
+                           const std::byte* end,
+                           int64_t from,
+                           int64_t to) {
+    return begin < extent.end && extent.begin < end && from < request.end &&
+           request.begin < to;
+  };
+  for (const Request& other : requests_) {
+    if (&other != &request && other.memory != nullptr &&
+        clashes(
+            other.memory,
+            other.memory + other.bytes,
+            other.begin,
+            other.end)) {
+      return false;
     }
   }
+  // A result that was not allocated here is copied to its place at the end.
+  return true;
 }
-
-void CallMemory::learned() { is_learned_ = true; }
 
 void install_placed_allocator() {
   static std::once_flag once;
