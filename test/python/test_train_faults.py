@@ -75,6 +75,15 @@ def test_a_killed_rank_is_named_and_the_run_resumes(base, undisturbed, tmp_path,
     kill_one(base, tmp_path / "run", undisturbed, rank, random.randint(SAVE_EVERY * 2, STEPS // 2))
 
 
+def test_many_ranks_that_lose_one_say_it_once(base, tmp_path):
+    four = [4 if each == 2 else each for each in base]
+    with Run(four, tmp_path / "run") as run:
+        run.wait_for_step(10)
+        since = time.monotonic()
+        os.kill(run.ranks()[2], signal.SIGKILL)
+        check_lost(run, 2, since)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(12))
 def test_a_killed_rank_at_many_moments(base, undisturbed, tmp_path, seed):
