@@ -4,7 +4,7 @@ PYTHON_BIN := .venv/bin/python
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench format lint sanitize docs clean
+.PHONY: help setup build demo test campaign bench format lint sanitize docs clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ demo: build  ## Show what Weft does, on a model each of two kinds
 
 test: setup  ## Build, then run every test and check; ends with the count
 	@JOBS=$(JOBS) $(PYTHON_BIN) tools/run_tests.py
+
+campaign: build  ## Run the long tests too: ranks killed at many moments, and the like
+	@WEFT_CAMPAIGN=1 .venv/bin/pytest -q -m campaign
 
 bench: build  ## Run the benchmarks and print their tables
 	@tools/bench.sh

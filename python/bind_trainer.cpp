@@ -7,9 +7,8 @@
 #include "program/live_bytes.h"
 #include "train/trainer.h"
 
-#include <pybind11/functional.h>
-
 #include <optional>
+#include <pybind11/functional.h>
 
 namespace py = pybind11;
 
@@ -27,7 +26,8 @@ struct TrainerHandle {
 BatchTypes types_of(const NamedTensors& batch) {
   BatchTypes types;
   for (const auto& [key, tensor] : batch) {
-    types.push_back({key, make_type(dtype_of(tensor.scalar_type()), tensor.sizes().vec())});
+    types.push_back(
+        {key, make_type(dtype_of(tensor.scalar_type()), tensor.sizes().vec())});
   }
   return types;
 }
@@ -157,10 +157,8 @@ void bind_trainer(py::module_& module) {
       .def(
           "residents",
           [](const TrainerHandle& self) {
-            std::vector<std::tuple<
-                std::string,
-                std::vector<std::string>,
-                at::Tensor>>
+            std::vector<
+                std::tuple<std::string, std::vector<std::string>, at::Tensor>>
                 out;
             for (const Trainer::Resident& each : self.trainer->residents()) {
               out.emplace_back(
@@ -176,11 +174,35 @@ void bind_trainer(py::module_& module) {
       .def(
           "program",
           [](TrainerHandle& self, const NamedTensors& batch) {
-            return print(
-                self.trainer->prepare(types_of(batch), StepKind::Train)
-                    .program);
+            return print(self.trainer->prepare(types_of(batch), StepKind::Train)
+                             .program);
           })
-      // (predicted, used, overflow bytes and where) of the step for such a batch.
+      // One more training step, timed, with the learning rates of the last one:
+      // this rank's events as (stream, start seconds, end seconds, label).
+      .def(
+          "timeline",
+          [](TrainerHandle& self, const NamedTensors& batch, int64_t number) {
+            Timeline timeline;
+            {
+              const py::gil_scoped_release release;
+              PreparedStep& step =
+                  self.trainer->prepare(types_of(batch), StepKind::Train);
+              self.trainer->set_batch(step, tensors_of(batch));
+              timeline = step.executor->run_timed(number);
+            }
+            std::vector<std::tuple<std::string, double, double, std::string>>
+                events;
+            for (const Event& event : timeline.events) {
+              events.emplace_back(
+                  std::string(name(event.stream)),
+                  event.start_seconds,
+                  event.end_seconds,
+                  event.label);
+            }
+            return events;
+          })
+      // (predicted, used, overflow bytes and where) of the step for such a
+      // batch.
       .def("memory", [](TrainerHandle& self, const NamedTensors& batch) {
         const Executor& executor =
             *self.trainer->prepare(types_of(batch), StepKind::Train).executor;

@@ -100,7 +100,9 @@ std::span<const std::byte> Checkpoint::verified_bytes(
       print(piece.box),
       " of tensor ",
       quote(name),
-      " differs. Use an earlier checkpoint");
+      " differs. Remove ",
+      path_,
+      " to go on from the checkpoint before it");
   const std::lock_guard lock(mutex_);
   verified_.insert(key);
   return bytes;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "capture/optimizer.h"
+#include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/temporary_folder.h"
@@ -13,11 +14,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <unistd.h>
 
 namespace weft {
 namespace {
@@ -59,8 +63,8 @@ DatasetKind data_kind_of(const std::string& word) {
 // For a model that came without one: every parameter in one group.
 void give_optimizer(Graph& graph, const TrainFlags& flags) {
   Function& step = *find_function(graph, "step");
-  const bool has_one = std::any_of(
-      step.nodes.begin(), step.nodes.end(), [](const Node& node) {
+  const bool has_one =
+      std::any_of(step.nodes.begin(), step.nodes.end(), [](const Node& node) {
         return node.phase == Phase::Optimizer;
       });
   if (has_one) {
@@ -99,8 +103,7 @@ void give_optimizer(Graph& graph, const TrainFlags& flags) {
   add_learning_rates(graph, description);
 }
 
-Graph capture(
-    const TrainFlags& flags, const BatchTypes* types, StepKind kind) {
+Graph capture(const TrainFlags& flags, const BatchTypes* types, StepKind kind) {
   ModelOptions options = model_options(flags.model);
   options.precision = flags.precision;
   options.evaluation = kind == StepKind::Evaluate;
@@ -202,6 +205,30 @@ void train_rank(const TrainFlags& flags, const Rendezvous& rendezvous) {
   }
 }
 
+// Ranks mostly fail alike, or because another one did: the first speaks.
+bool is_first_to_fail(const TrainFlags& flags) {
+  if (flags.graphs.empty()) {
+    return true;
+  }
+  const std::string mark = cat(flags.graphs, "/failed");
+  const int file = ::open(mark.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) {
+    ::close(file);
+  }
+  return file >= 0 || errno != EEXIST;
+}
+
+void train_one_of_many(const TrainFlags& flags, const Rendezvous& rendezvous) {
+  try {
+    train_rank(flags, rendezvous);
+  } catch (const UserError&) {
+    if (is_first_to_fail(flags)) {
+      throw;
+    }
+    throw CLI::RuntimeError(kUserErrorStatus);
+  }
+}
+
 // Captures once for all ranks.
 void start_train(const TrainFlags& flags) {
   const TemporaryFolder folder;
@@ -215,8 +242,7 @@ void start_train(const TrainFlags& flags) {
   }
   std::vector<std::string> arguments = command_line();
   arguments.insert(arguments.end(), {"--graphs", folder.path()});
-  const int status =
-      start_ranks(flags.nproc, arguments, {.pin = flags.pin});
+  const int status = start_ranks(flags.nproc, arguments, {.pin = flags.pin});
   if (status != 0) {
     throw CLI::RuntimeError(status);
   }
@@ -240,7 +266,7 @@ void run_train(TrainFlags& flags) {
     flags.options.trainer.scale_loss = true;
   }
   if (const auto rendezvous = rendezvous_from_environment()) {
-    train_rank(flags, *rendezvous);
+    train_one_of_many(flags, *rendezvous);
   } else if (flags.nproc == 1) {
     train_rank(flags, {});
   } else {
@@ -259,7 +285,8 @@ void add_data_flags(CLI::App& command, TrainFlags& flags) {
       ->required()
       ->type_name("PATH")
       ->group(kGroup);
-  command.add_option("--data-kind", flags.data_kind, "When the names do not say")
+  command
+      .add_option("--data-kind", flags.data_kind, "When the names do not say")
       ->check(CLI::IsMember({"auto", "text", "tokens", "arrays"}))
       ->group(kGroup);
   command
@@ -294,8 +321,7 @@ void add_data_flags(CLI::App& command, TrainFlags& flags) {
       ->take_all()
       ->type_name("KEY=FIELD")
       ->group(kGroup);
-  command
-      .add_flag("--in-order", flags.in_order, "Do not shuffle")
+  command.add_flag("--in-order", flags.in_order, "Do not shuffle")
       ->group(kGroup);
   command
       .add_flag(
@@ -308,8 +334,7 @@ void add_data_flags(CLI::App& command, TrainFlags& flags) {
 void add_step_flags(CLI::App& command, TrainFlags& flags) {
   constexpr const char* kGroup = "Steps";
   TrainOptions& options = flags.options;
-  command
-      .add_option("--steps", options.steps, "Train up to this step")
+  command.add_option("--steps", options.steps, "Train up to this step")
       ->required()
       ->check(CLI::PositiveNumber)
       ->type_name("N")
@@ -477,8 +502,7 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group(kGroup);
-  command
-      .add_flag("--pin", flags.pin, "Keep each rank on a core of its own")
+  command.add_flag("--pin", flags.pin, "Keep each rank on a core of its own")
       ->group(kGroup);
   command
       .add_option(

@@ -79,6 +79,7 @@ class Loop {
       agreed_ = at::zeros({3}, at::TensorOptions().dtype(at::kLong));
     }
     if (!options.output.empty()) {
+      make_output();
       saving_.emplace(trainer_, options.output, options.keep);
     }
   }
@@ -114,11 +115,25 @@ class Loop {
     }
   }
 
+  // Before any work is done that could not be kept.
+  void make_output() const {
+    std::error_code error;
+    std::filesystem::create_directories(options_.output, error);
+    WEFT_CHECK_USER(
+        !error && std::filesystem::is_directory(options_.output),
+        "cannot make the folder ",
+        options_.output,
+        ": ",
+        error.message(),
+        "; choose another --output");
+  }
+
   // Parameters and position: from a checkpoint, a file, or new.
   void start() {
     if (options_.resume) {
       WEFT_CHECK_USER(
-          !options_.output.empty(), "--resume needs the --output to go on with");
+          !options_.output.empty(),
+          "--resume needs the --output to go on with");
       const LastCheckpoint last = find_last(options_.output);
       for (const SkippedCheckpoint& skipped : last.skipped) {
         say(cat("left out ", skipped.path, ": ", skipped.reason));
@@ -187,7 +202,6 @@ class Loop {
     if (!is_first() || options_.output.empty()) {
       return;
     }
-    std::filesystem::create_directories(options_.output);
     const std::optional<int64_t> after =
         state_.step > 0 ? std::optional(state_.step) : std::nullopt;
     lines_.emplace(cat(options_.output, "/metrics.jsonl"), after);
@@ -196,6 +210,7 @@ class Loop {
 
   void one_step() {
     const Clock::time_point begin = Clock::now();
+    const LoopState before = state_;
     std::vector<double> rates = rates_;
     for (double& rate : rates) {
       rate *= factor(options_.schedule, state_.step);
@@ -221,7 +236,7 @@ class Loop {
       scale_->update(!result.is_skipped);
     }
     summary_.losses.push_back(loss);
-    check_loss(loss);
+    check_loss(loss, before);
     const double step_seconds = seconds_since(begin);
     report(loss, rates, result, samples, step_seconds);
     if (options_.evaluate_every > 0 &&
@@ -230,18 +245,21 @@ class Loop {
     }
     agree();
     if (saving_ && options_.save_every > 0 && summary_.stopped_by.empty() &&
-        state_.step % options_.save_every == 0 && state_.step < options_.steps) {
+        state_.step % options_.save_every == 0 &&
+        state_.step < options_.steps) {
       publish();
       saving_->begin(state_.step, state_text());
     }
   }
 
-  void check_loss(double loss) {
+  void check_loss(double loss, const LoopState& before) {
     if (std::isfinite(loss)) {
       return;
     }
     const std::string what =
-        cat("the loss of step ", state_.step - 1, " is ", loss);
+        cat("the loss of step ",
+            state_.step,
+            std::isnan(loss) ? " is not a number" : " is infinite");
     switch (options_.trainer.bad_loss) {
       case BadLoss::GoOn:
         say(cat(what, "; going on"));
@@ -253,7 +271,7 @@ class Loop {
         break;
     }
     // The step changed no parameter, so what is saved is from before it.
-    state_.step -= 1;
+    state_ = before;
     std::string saved;
     if (saving_) {
       publish();
@@ -338,17 +356,14 @@ class Loop {
     }
     if (flops_ == 0) {
       flops_ = step_flops(graph_);
-      machine_flops_per_second_ =
-          measured_flops_per_second() *
-          static_cast<double>(options_.trainer.ranks);
+      machine_flops_per_second_ = measured_flops_per_second() *
+                                  static_cast<double>(options_.trainer.ranks);
     }
     const bool is_stream = feed_.dataset().is_stream();
     const double items =
         static_cast<double>(samples) *
-        (is_stream ? static_cast<double>(feed_.dataset()
-                                             .fields()
-                                             .front()
-                                             .type.sizes.front())
+        (is_stream ? static_cast<double>(
+                         feed_.dataset().fields().front().type.sizes.front())
                    : 1.0);
     const double utilisation =
         static_cast<double>(flops_) *

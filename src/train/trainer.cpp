@@ -76,10 +76,7 @@ at::Tensor piece_of_tensor(
 }
 
 Trainer::Trainer(
-    GraphSource graphs,
-    PlanSource plans,
-    TrainerOptions options,
-    World* world)
+    GraphSource graphs, PlanSource plans, TrainerOptions options, World* world)
     : graphs_(std::move(graphs)),
       plans_(std::move(plans)),
       options_(std::move(options)),
@@ -112,8 +109,7 @@ void Trainer::rewrite(PreparedStep& step) {
     skip_bad_loss(graph);
   }
   if (options_.accumulate > 1) {
-    AccumulationGraphs parts =
-        accumulate_gradients(graph, options_.accumulate);
+    AccumulationGraphs parts = accumulate_gradients(graph, options_.accumulate);
     graph = std::move(parts.accumulate);
     if (!update_) {
       update_ = std::make_unique<PreparedStep>();
@@ -150,9 +146,26 @@ void Trainer::bind(PreparedStep& step, const Plan& plan) {
   step.program =
       lower(step.graph, plan, any_cluster(plan), options_.lowering);
   mesh_ = step.program.mesh;
+  check_budget(step.program);
   step.executor = std::make_unique<Executor>(
       step.program, options_.rank, world_, arena_, options_.seed);
   note_residents(step);
+}
+
+void Trainer::check_budget(const Program& program) const {
+  const Block& block = block_of(program, options_.rank);
+  const int64_t needed_bytes = peak_bytes(block);
+  WEFT_CHECK_USER(
+      options_.budget_bytes == 0 || needed_bytes <= options_.budget_bytes,
+      "a rank needs ",
+      needed_bytes,
+      " bytes (",
+      resident_bytes(block),
+      " of parameters, buffers and states, ",
+      arena_bytes(block),
+      " of the step), and its budget is ",
+      options_.budget_bytes,
+      "; take a smaller batch, more ranks or a larger budget");
 }
 
 void Trainer::note_residents(const PreparedStep& step) {
@@ -260,8 +273,7 @@ void Trainer::forget_gradients() const {
 }
 
 void Trainer::read_result(const PreparedStep& step, StepResult& result) const {
-  result.gradient_norm =
-      weft::number(step, OutputKind::Extra, "gradient_norm");
+  result.gradient_norm = weft::number(step, OutputKind::Extra, "gradient_norm");
   result.is_skipped =
       weft::number(step, OutputKind::Extra, "found_inf").value_or(0) != 0 ||
       (options_.bad_loss != BadLoss::GoOn && !std::isfinite(result.loss));

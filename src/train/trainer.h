@@ -99,7 +99,8 @@ class Trainer {
 
   // Fills the batch inputs of `step` with this rank's part of whole tensors,
   // which are in the order of batch_types(step.graph).
-  void set_batch(PreparedStep& step, const std::vector<at::Tensor>& whole) const;
+  void set_batch(
+      PreparedStep& step, const std::vector<at::Tensor>& whole) const;
 
   // Runs on what its batch inputs hold. `learning_rates` one a parameter group;
   // `loss_scale` counts where the option asks for it. With accumulation, only
@@ -132,6 +133,7 @@ class Trainer {
 
  private:
   void bind(PreparedStep& step, const Plan& plan);
+  void check_budget(const Program& program) const;
   void note_residents(const PreparedStep& step);
   void rewrite(PreparedStep& step);
   void read_result(const PreparedStep& step, StepResult& result) const;

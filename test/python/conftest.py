@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import pathlib
 import sys
 
@@ -19,3 +20,14 @@ def one_thread():
 @pytest.fixture
 def root():
     return ROOT
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "campaign: long; `make campaign` runs it, `make test` does not")
+
+
+def pytest_collection_modifyitems(items):
+    if not os.environ.get("WEFT_CAMPAIGN"):
+        for item in items:
+            if item.get_closest_marker("campaign"):
+                item.add_marker(pytest.mark.skip(reason="long: make campaign runs it"))
