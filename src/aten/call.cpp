@@ -170,7 +170,7 @@ AtenCall::AtenCall(const Node& node, c10::Device device)
     set(i, node.args[i]);
   }
   for (const Option& option : node.options) {
-    if (option.name == kRngOption) {
+    if (option.name == kRngOption || option.name == kLocalOption) {
       continue;
     }
     std::optional<int> position =

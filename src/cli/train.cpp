@@ -30,6 +30,7 @@ struct TrainFlags {
   int64_t nproc = 1;
   bool pin = false;
   bool keep_last = false;
+  bool local_batch_norm = false;
   bool in_order = false;
   std::string schedule = "constant";
   std::string bad_loss = "stop";
@@ -184,10 +185,11 @@ void train_rank(const TrainFlags& flags, const Rendezvous& rendezvous) {
         learning_rates_of(graph).size(), *flags.learning_rate);
   }
   const PlanSource plans = [&](const Graph& one) {
-    if (flags.plan.empty()) {
-      return data_parallel(one, rendezvous.size);
-    }
-    return parse_plan(read_file(flags.plan), flags.plan);
+    Plan plan = flags.plan.empty()
+                    ? data_parallel(one, rendezvous.size)
+                    : parse_plan(read_file(flags.plan), flags.plan);
+    plan.local_batch_norm = plan.local_batch_norm || flags.local_batch_norm;
+    return plan;
   };
   const TrainSummary summary =
       train(graph, graph_source(flags, graph), plans, options, world.get());
@@ -464,6 +466,12 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
       .add_option(
           "--plan", flags.plan, "How to run; without one, data parallel")
       ->type_name("FILE")
+      ->group(kGroup);
+  command
+      .add_flag(
+          "--local-batch-norm",
+          flags.local_batch_norm,
+          "Batch norms by each rank's own part of the batch: another result")
       ->group(kGroup);
   command.add_option("--threads", options.threads, "Threads inside one operator")
       ->check(CLI::PositiveNumber)

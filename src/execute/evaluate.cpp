@@ -4,6 +4,7 @@
 #include "aten/call.h"
 #include "aten/types.h"
 #include "base/error.h"
+#include "execute/guard.h"
 #include "ops/call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -20,29 +21,14 @@ at::Tensor place_for(const TensorType& type) {
       type.sizes, strides_of(type), scalar_type_of(type.dtype));
 }
 
-void check_guard(
-    const Function& function, const Node& node, const at::Tensor& tensor) {
-  const double seen = tensor.item().toDouble();
-  const double expected = number_arg(node, 1, 0);
-  WEFT_CHECK_USER(
-      seen == expected || (std::isnan(seen) && std::isnan(expected)),
-      "[guard] ",
-      function[node.results.front()].name,
-      ": the model read ",
-      expected,
-      " from this tensor when it was captured and took its path by that; now "
-      "it is ",
-      seen,
-      ". Capture with a batch for which it holds, or remove the branch");
-}
-
 std::vector<at::Tensor> run_node(
     const Function& function,
     const Node& node,
     const std::vector<at::Tensor>& operands,
     const StepContext& context) {
   if (node.op == "weft.guard") {
-    check_guard(function, node, operands.front());
+    check_guard(
+          function[node.results.front()].name, node, operands.front());
     return {operands.front()};
   }
   if (node.op.starts_with("weft.") || is_random(node)) {

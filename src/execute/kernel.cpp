@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/kernel.h"
 
+#include "execute/batch_norm_kernel.h"
+#include "execute/guard.h"
 #include "execute/optimizer_kernel.h"
 #include "execute/optimizer_settings.h"
 #include "execute/random_kernel.h"
@@ -22,6 +24,12 @@ bool draws(const Node& node) {
 Kernel bind_kernel(KernelArguments arguments) {
   if (has_optimizer_kernel(arguments.node)) {
     return bind_optimizer_kernel(std::move(arguments));
+  }
+  if (arguments.node.op == "weft.guard") {
+    return bind_guard_kernel(std::move(arguments));
+  }
+  if (Kernel kernel = bind_batch_norm_kernel(arguments)) {
+    return kernel;
   }
   if (draws(arguments.node)) {
     return bind_random_kernel(std::move(arguments));

@@ -20,7 +20,7 @@ namespace {
 
 // Roots of a block wait on the stack; smaller ones would spend their time in
 // calls.
-constexpr int64_t kBlockElements = 16384;
+constexpr int64_t kBlockElements = 8192;
 
 template <bool kFma>
 WEFT_INLINE float multiply_add(float a, float b, float c) {

@@ -9,6 +9,7 @@
 #include <ATen/Parallel.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string_view>

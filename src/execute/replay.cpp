@@ -4,6 +4,7 @@
 #include "aten/call.h"
 #include "aten/types.h"
 #include "base/error.h"
+#include "execute/guard.h"
 #include "execute/allocation_watch.h"
 #include "execute/trunc_normal.h"
 
@@ -29,24 +30,6 @@ double number_of(const Arg& arg) {
     return *truth ? 1 : 0;
   }
   return std::get<double>(arg.data);
-}
-
-void check_guard(
-    const Function& function, const Node& node, const at::Tensor& tensor) {
-  const double seen = at::_local_scalar_dense(tensor).toDouble();
-  const double expected = number_of(node.args.at(1));
-  if (seen == expected || (std::isnan(seen) && std::isnan(expected))) {
-    return;
-  }
-  throw UserError(
-      cat("[guard] ",
-          function[node.results.front()].name,
-          ": the model read ",
-          expected,
-          " from this tensor when it was captured and took its path by that; "
-          "now it is ",
-          seen,
-          ". Capture with a batch for which it holds, or remove the branch"));
 }
 
 // Before a random node: the generator's state for its number.
@@ -153,7 +136,8 @@ std::vector<at::Tensor> replay_around(
     for_each_operand(
         node, [&](ValueId id) { arguments.push_back(values[index(id)]); });
     if (node.op == "weft.guard") {
-      check_guard(function, node, arguments.front());
+      check_guard(
+          function[node.results.front()].name, node, arguments.front());
       values[index(node.results.front())] = arguments.front();
       continue;
     }

@@ -124,6 +124,10 @@ struct Node {
 // independent.
 constexpr std::string_view kRngOption = "rng";
 
+// A batch norm with the option `local` takes its statistics from the rank's own
+// part of the batch (see plan.h).
+constexpr std::string_view kLocalOption = "local";
+
 struct Value {
   // Unique in its function: "<module path>/<local name>", or the local name
   // alone at the root.

@@ -156,6 +156,9 @@ Axes FactorAxes::partial_axes(int result) const {
       continue;
     }
     const Combine combine = rule_.factors[i].combine;
+    if (combine == Combine::Any) {
+      continue;  // each rank's own will do
+    }
     if (combine != Combine::Sum && combine != Combine::Mean) {
       fail(
           cat("its result over the split dim '",

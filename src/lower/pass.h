@@ -49,6 +49,9 @@ void run_passes(
 // Mean losses over weighted elements become a sum and a count, so that each
 // can be reduced by itself (split_means.cpp).
 void split_means(Lowering& lowering);
+// Batch norms become sums that ranks add up, unless the plan says otherwise
+// (split_batch_norms.cpp).
+void split_batch_norms(Lowering& lowering);
 // A layout for every value: from the plan, else by the rules of the op table
 // from the operands (propagate_layouts.cpp).
 void propagate_layouts(Lowering& lowering);

@@ -26,6 +26,7 @@ Program lower(
 
   const std::vector<Pass> passes = {
       {"split_means", split_means},
+      {"split_batch_norms", split_batch_norms},
       {"propagate_layouts", propagate_layouts},
       {"shard", shard},
       {"bucket", bucket, /*optional=*/true},

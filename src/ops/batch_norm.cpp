@@ -23,6 +23,19 @@ std::string image_term(
   return term;
 }
 
+bool is_local(const Node& node) {
+  return find_option(node, kLocalOption) != nullptr;
+}
+
+// "n:any c s0! s1!": each rank has the statistics of its own samples.
+std::string local_term(const TensorType& input) {
+  std::string term = "n:any c";
+  if (input.sizes.size() > 2) {
+    term += cat(" ", numbered(input.sizes.size() - 2, "s", "!"));
+  }
+  return term;
+}
+
 // Saved statistics are empty tensors when the batch does not train.
 std::string channel_term(
     const Function& function, const Node& node, size_t position) {
@@ -58,8 +71,10 @@ struct BatchNorm {
     // Running statistics that do not change are equal on all pieces: their
     // maximum is any of them.
     const char* equal = returns_running_statistics ? ":max" : "";
+    const TensorType& input = type_arg(function, node, 0);
     const std::string image =
-        image_term(type_arg(function, node, 0), training(node), equal);
+        is_local(node) ? local_term(input)
+                       : image_term(input, training(node), equal);
     std::vector<std::string> operands(training_position, "c");
     operands[0] = image;
     const std::string saved = training(node) ? "c" : "_";
@@ -112,6 +127,8 @@ OpDef batch_norm(
       .types = [variant](
                    const Function& function,
                    const Node& node) { return variant.types(function, node); },
+      .batch_norm =
+          BatchNormKind{static_cast<int>(variant.training_position), false},
       .backward = "aten.native_batch_norm_backward",
       .examples = std::move(examples),
   };
@@ -120,8 +137,10 @@ OpDef batch_norm(
 // (grad, input, weight, running_mean, running_var, save_mean, save_invstd,
 //  train, eps, output_mask) -> (input's, weight's, bias's gradient)
 Rule batch_norm_backward_rule(const Function& function, const Node& node) {
-  const std::string image =
-      image_term(type_arg(function, node, 1), bool_arg(node, 7, false));
+  const TensorType& input = type_arg(function, node, 1);
+  const std::string image = is_local(node)
+                                ? cat("n", local_term(input).substr(5))
+                                : image_term(input, bool_arg(node, 7, false));
   std::vector<std::string> operands = {image, image};
   for (size_t position = 2; position < 7; ++position) {
     operands.push_back(channel_term(function, node, position));
@@ -269,6 +288,7 @@ void add_batch_norm_ops(OpTable& ops) {
       .flops = per_element(11),
       .scratch_bytes = batch_norm_backward_scratch,
       .types = batch_norm_backward_types,
+      .batch_norm = BatchNormKind{7, true},
       .examples =
           {"(f32[4, 8, 4, 4], f32[4, 8, 4, 4], f32[8], f32[8], f32[8], f32[8], "
            "f32[8], true, 1e-05, [true, true, true])",

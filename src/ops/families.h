@@ -58,6 +58,7 @@ void add_adaptive_pooling_ops(OpTable& ops);
 void add_upsample_ops(OpTable& ops);
 void add_norm_ops(OpTable& ops);
 void add_batch_norm_ops(OpTable& ops);
+void add_global_batch_norm_ops(OpTable& ops);
 void add_softmax_ops(OpTable& ops);
 void add_nll_loss_ops(OpTable& ops);
 void add_loss_ops(OpTable& ops);

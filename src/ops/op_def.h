@@ -60,6 +60,13 @@ struct WeightedMean {
   int weight_result = 0;
 };
 
+// A batch norm: where its switch for training stands, and which way it goes. One
+// that trains takes sums over the whole batch (lower/split_batch_norms.cpp).
+struct BatchNormKind {
+  int training_arg = 0;
+  bool is_backward = false;
+};
+
 struct OpDef {
   // "aten.mm", "aten.sum.dim_IntList", "weft.adamw".
   std::string_view name = "";
@@ -104,6 +111,7 @@ struct OpDef {
   int lookup_operand = -1;
 
   std::optional<WeightedMean> weighted_mean = std::nullopt;
+  std::optional<BatchNormKind> batch_norm = std::nullopt;
 
   // The backward op(s) that autograd calls for it, for docs/ops.md; empty when
   // its gradient is made of other ops.

@@ -65,6 +65,7 @@ const std::vector<OpFamily>& op_families() {
       {"Resizing", add_upsample_ops},
       {"Normalisation", add_norm_ops},
       {"Normalisation over channels", add_batch_norm_ops},
+      {"Batch norm over ranks", add_global_batch_norm_ops},
       {"Softmax", add_softmax_ops},
       {"Negative log likelihood", add_nll_loss_ops},
       {"Elementwise losses", add_loss_ops},

@@ -41,7 +41,7 @@ enum class FactorKind : uint8_t { Free, Whole, Halo, Lookup };
 // How the pieces' results are joined when a split factor is missing in them.
 // The pieces of a Mean have equal sizes; Norm is the root of the sum of
 // squares.
-enum class Combine : uint8_t { Sum, Mean, Max, Min, Product, Norm };
+enum class Combine : uint8_t { Sum, Mean, Max, Min, Product, Norm, Any };
 
 // What a piece of a `~` factor touches. The factor counts the steps of the
 // window; step i touches the elements

@@ -10,13 +10,14 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::pair<Combine, std::string_view>, 6> kCombines = {{
+constexpr std::array<std::pair<Combine, std::string_view>, 7> kCombines = {{
     {Combine::Sum, "sum"},
     {Combine::Mean, "mean"},
     {Combine::Max, "max"},
     {Combine::Min, "min"},
     {Combine::Product, "product"},
     {Combine::Norm, "norm"},
+    {Combine::Any, "any"},
 }};
 
 bool is_word(char c) {

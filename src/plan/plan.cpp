@@ -90,6 +90,9 @@ void verify_decision(
 
 std::string print(const Plan& plan) {
   std::string out = cat("plan @", plan.graph, " on ", print(plan.mesh), " {\n");
+  if (plan.local_batch_norm) {
+    out += "  local batch_norm\n";
+  }
   for (const Decision& decision : plan.decisions) {
     out += cat("  %", decision.pattern, " ", print(decision.layout), "\n");
   }
@@ -105,6 +108,10 @@ Plan parse_plan(std::string_view text, const std::string& source) {
   scanner.expect("on");
   plan.mesh = parse_mesh(scanner);
   scanner.expect("{");
+  if (scanner.take("local")) {
+    scanner.expect("batch_norm");
+    plan.local_batch_norm = true;
+  }
   while (!scanner.take("}")) {
     Decision decision;
     scanner.expect("%");

@@ -7,6 +7,9 @@
 //     %blocks.*/mm [data, -]
 //   }
 //
+// `local batch_norm` before the decisions lets every rank normalise by its own
+// part of the batch; else statistics are those of the whole batch.
+//
 // A decision names values of the graph's step by a pattern ('*' stands for any
 // characters) and says how they lie on the mesh. Where several match, the last
 // one counts. What no decision names follows from what is named
@@ -36,6 +39,9 @@ struct Plan {
   // Of the graph that it is for.
   std::string graph;
   Mesh mesh;
+  // Batch norms that train take their statistics from each rank's own part of
+  // the batch, as DistributedDataParallel does. This changes the mathematics.
+  bool local_batch_norm = false;
   std::vector<Decision> decisions;
 
   bool operator==(const Plan&) const = default;

@@ -91,7 +91,7 @@ class Loop {
 
   TrainSummary run() {
     for (const std::string& note : feed_.dataset().notes()) {
-      progress_.say(note);
+      say(note);
     }
     trainer_.prepare(feed_.types(feed_.batch_size()), StepKind::Train);
     start();
@@ -107,6 +107,13 @@ class Loop {
  private:
   bool is_first() const { return options_.trainer.rank == 0; }
 
+  // To people, once for all ranks.
+  void say(const std::string& message) {
+    if (is_first()) {
+      progress_.say(message);
+    }
+  }
+
   // Parameters and position: from a checkpoint, a file, or new.
   void start() {
     if (options_.resume) {
@@ -114,13 +121,13 @@ class Loop {
           !options_.output.empty(), "--resume needs the --output to go on with");
       const LastCheckpoint last = find_last(options_.output);
       for (const SkippedCheckpoint& skipped : last.skipped) {
-        progress_.say(cat("left out ", skipped.path, ": ", skipped.reason));
+        say(cat("left out ", skipped.path, ": ", skipped.reason));
       }
       if (last.path) {
         resume(*last.path);
         return;
       }
-      progress_.say(
+      say(
           cat("no checkpoint in ", options_.output, ": starting anew"));
     } else if (saving_) {
       const LastCheckpoint last = find_last(options_.output);
@@ -160,7 +167,7 @@ class Loop {
       scale_->restore(state.at("loss_scale").get<std::string>(), path);
     }
     summary_.checkpoint = path;
-    progress_.say(cat("going on from ", path, ", after step ", state_.step));
+    say(cat("going on from ", path, ", after step ", state_.step));
   }
 
   std::string state_text() const {
@@ -237,10 +244,10 @@ class Loop {
         cat("the loss of step ", state_.step - 1, " is ", loss);
     switch (options_.trainer.bad_loss) {
       case BadLoss::GoOn:
-        progress_.say(cat(what, "; going on"));
+        say(cat(what, "; going on"));
         return;
       case BadLoss::Skip:
-        progress_.say(cat(what, "; the step is left out"));
+        say(cat(what, "; the step is left out"));
         return;
       case BadLoss::Stop:
         break;
@@ -293,7 +300,7 @@ class Loop {
       save_error_.clear();
     } else {
       save_error_ = result->error;
-      progress_.say(cat("not saved: ", result->error));
+      say(cat("not saved: ", result->error));
     }
   }
 
@@ -313,7 +320,7 @@ class Loop {
     }
     summary_.evaluation_loss = sum / static_cast<double>(samples);
     write({{"evaluation_loss", *summary_.evaluation_loss}});
-    progress_.say(
+    say(
         cat("step ",
             state_.step,
             ": evaluation loss ",

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include "base/error.h"
+#include "execute/optimizer_settings.h"
 #include "program/live_bytes.h"
 #include "program/piece.h"
 #include "rewrite/training.h"
@@ -106,7 +107,8 @@ void Trainer::rewrite(PreparedStep& step) {
   if (options_.clip_norm > 0) {
     clip_gradients(graph, options_.clip_norm);
   }
-  if (options_.bad_loss != BadLoss::GoOn) {
+  // With accumulation, the loop leaves the update out (train).
+  if (options_.bad_loss != BadLoss::GoOn && options_.accumulate == 1) {
     skip_bad_loss(graph);
   }
   if (options_.accumulate > 1) {
@@ -131,17 +133,20 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
     if (kind == StepKind::Train) {
       rewrite(*made);
     }
-    bind(*made);
+    Plan plan = plans_(made->graph);
+    bind(*made, plan);
     if (update_ && !update_->executor) {
-      bind(*update_);
+      // It has no batch to split: decisions are about the other part.
+      plan.graph = update_->graph.name;
+      plan.decisions.clear();
+      bind(*update_, plan);
     }
     step = std::move(made);
   }
   return *step;
 }
 
-void Trainer::bind(PreparedStep& step) {
-  const Plan plan = plans_(step.graph);
+void Trainer::bind(PreparedStep& step, const Plan& plan) {
   step.program =
       lower(step.graph, plan, any_cluster(plan), options_.lowering);
   mesh_ = step.program.mesh;
@@ -152,12 +157,25 @@ void Trainer::bind(PreparedStep& step) {
 
 void Trainer::note_residents(const PreparedStep& step) {
   const Block& block = step.executor->block();
+  std::vector<double> initial(block.function.values.size(), 0);
+  for (const Node& node : block.function.nodes) {
+    if (has_optimizer_kernel(node)) {
+      // The parameter, its gradient, then the states.
+      const std::vector<ValueId> read = operands(node);
+      for (size_t i = 2; i < node.results.size() + 1; ++i) {
+        initial[index(read[i])] = initial_state(node, i - 2);
+      }
+    }
+  }
   for (size_t i = 0; i < block.function.inputs.size(); ++i) {
     const Input& input = block.function.inputs[i];
     const bool is_kept = input.kind == InputKind::Parameter ||
                          input.kind == InputKind::Buffer ||
                          input.kind == InputKind::State;
     if (is_kept && find_resident(resident_name(input)) == nullptr) {
+      if (initial[index(input.value)] != 0) {
+        step.executor->inputs()[i].fill_(initial[index(input.value)]);
+      }
       residents_.push_back(
           {input,
            block.function[input.value].type,
@@ -212,8 +230,15 @@ StepResult Trainer::train(
   }
   // The loss is read before the update reuses its memory.
   result.is_update = ++accumulated_ == options_.accumulate;
+  has_bad_loss_ = has_bad_loss_ || !std::isfinite(result.loss);
   if (result.is_update) {
     accumulated_ = 0;
+    if (std::exchange(has_bad_loss_, false) &&
+        options_.bad_loss != BadLoss::GoOn) {
+      forget_gradients();
+      result.is_skipped = true;
+      return result;
+    }
     for (size_t group = 0; group < learning_rates.size(); ++group) {
       set_scalar(*update_, cat("lr.", group), learning_rates[group]);
     }
@@ -223,6 +248,15 @@ StepResult Trainer::train(
     read_result(*update_, result);
   }
   return result;
+}
+
+void Trainer::forget_gradients() const {
+  for (const Resident& each : residents_) {
+    if (each.input.kind == InputKind::State &&
+        each.input.keys.front().ends_with(".gradient")) {
+      each.tensor.zero_();
+    }
+  }
 }
 
 void Trainer::read_result(const PreparedStep& step, StepResult& result) const {

@@ -131,10 +131,11 @@ class Trainer {
   std::string doing() const;
 
  private:
-  void bind(PreparedStep& step);
+  void bind(PreparedStep& step, const Plan& plan);
   void note_residents(const PreparedStep& step);
   void rewrite(PreparedStep& step);
   void read_result(const PreparedStep& step, StepResult& result) const;
+  void forget_gradients() const;
 
   const GraphSource graphs_;
   const PlanSource plans_;
@@ -147,6 +148,7 @@ class Trainer {
   // With accumulation: the step that applies what was summed up.
   std::unique_ptr<PreparedStep> update_;
   int64_t accumulated_ = 0;
+  bool has_bad_loss_ = false;
   std::vector<Resident> residents_;
   std::atomic<const Executor*> running_ = nullptr;
 };

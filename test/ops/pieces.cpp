@@ -101,6 +101,8 @@ at::Tensor combine(const std::vector<at::Tensor>& parts, Combine how) {
       return all.prod(0);
     case Combine::Norm:
       return (all * all).sum(0).sqrt();
+    case Combine::Any:
+      return parts.front();
   }
   return {};
 }

@@ -106,6 +106,28 @@ def test_bf16_is_bit_equal(case):
     compare(lambda p: kind(p, lr=0.013, **options), torch.bfloat16, steps=5)
 
 
+# An epsilon that f16 can hold: with torch's own, most parameters become NaN.
+OTHERS = [
+    (torch.optim.SGD, {"momentum": 0.9}),
+    (torch.optim.AdamW, {"eps": 1e-3}),
+    (torch.optim.Adagrad, {"eps": 1e-3}),
+    (torch.optim.Adafactor, {}),
+]
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=named)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_other_element_types_are_bit_equal(case, dtype):
+    kind, options = case
+    compare(lambda p: kind(p, lr=0.013, weight_decay=0.01, **options), dtype, steps=5)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad])
+def test_threads_do_not_matter(kind):
+    torch.set_num_threads(2)
+    compare(lambda p: kind(p, lr=0.013, weight_decay=0.01))
+
+
 FUSED = [(kind, o) for kind, o in CASES if kind is not torch.optim.Adafactor]
 
 
