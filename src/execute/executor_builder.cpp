@@ -179,13 +179,16 @@ ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
       scratch.bytes > 0 ? step_ + scratch.offset : nullptr,
       scratch.bytes);
   std::vector<at::Tensor> results = tensors(node.results);
-  for (const at::Tensor& result : results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& result = results[i];
+    if (!result.defined()) {
+      memory.add_result(nullptr, 0, false);
+      continue;
+    }
     memory.add_result(
-        result.defined() ? static_cast<std::byte*>(result.mutable_data_ptr())
-                         : nullptr,
-        result.defined()
-            ? static_cast<int64_t>(result.storage().nbytes())
-            : 0);
+        static_cast<std::byte*>(result.mutable_data_ptr()),
+        static_cast<int64_t>(result.storage().nbytes()),
+        block_.overwrites[index(node.results[i])] != ValueId::None);
   }
   auto call = std::make_shared<BoundCall>(
       AtenCall(node),

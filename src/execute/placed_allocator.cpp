@@ -84,8 +84,9 @@ CallMemory::CallMemory(
     MemoryMeter* meter, std::byte* scratch, int64_t scratch_bytes)
     : meter_(meter), scratch_{scratch, scratch + scratch_bytes} {}
 
-void CallMemory::add_result(std::byte* place, int64_t bytes) {
-  results_.push_back({place, bytes, false});
+void CallMemory::add_result(
+    std::byte* place, int64_t bytes, bool holds_operand) {
+  results_.push_back({place, bytes, holds_operand, false});
 }
 
 void CallMemory::enter() {
@@ -112,7 +113,10 @@ int CallMemory::choose(int64_t bytes) {
                ? known
                : kScratch;
   }
-  const auto found = std::find_if(results_.begin(), results_.end(), fits);
+  const auto found = std::find_if(
+      results_.begin(), results_.end(), [&fits](const Place& place) {
+        return fits(place) && !place.holds_operand;
+      });
   return found == results_.end()
              ? kScratch
              : static_cast<int>(found - results_.begin());

@@ -36,8 +36,9 @@ class CallMemory {
   CallMemory(MemoryMeter* meter, std::byte* scratch, int64_t scratch_bytes);
 
   // The place of the next result; nullptr for one that the kernel does not
-  // allocate.
-  void add_result(std::byte* place, int64_t bytes);
+  // allocate. One that holds an operand is not given away on a guess: a
+  // temporary in it would be read as the operand.
+  void add_result(std::byte* place, int64_t bytes, bool holds_operand);
 
   // Between both the kernel runs, and gets this memory.
   void enter();
@@ -55,6 +56,7 @@ class CallMemory {
   struct Place {
     std::byte* memory = nullptr;
     int64_t bytes = 0;
+    bool holds_operand = false;
     bool given = false;
   };
   struct Extent {
