@@ -2,12 +2,9 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "binding.h"
-#include "execute/communicator.h"
-#include "plan/data_parallel.h"
 #include "program/live_bytes.h"
-#include "train/trainer.h"
+#include "trainer_handle.h"
 
-#include <optional>
 #include <pybind11/functional.h>
 
 namespace py = pybind11;
@@ -15,30 +12,7 @@ namespace py = pybind11;
 namespace weft {
 namespace {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-// A Trainer with the world that it talks through.
-struct TrainerHandle {
-  std::unique_ptr<World> world;
-  std::unique_ptr<Trainer> trainer;
-};
-
-BatchTypes types_of(const NamedTensors& batch) {
-  BatchTypes types;
-  for (const auto& [key, tensor] : batch) {
-    types.push_back(
-        {key, make_type(dtype_of(tensor.scalar_type()), tensor.sizes().vec())});
-  }
-  return types;
-}
-
-std::vector<at::Tensor> tensors_of(const NamedTensors& batch) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [key, tensor] : batch) {
-    tensors.push_back(tensor);
-  }
-  return tensors;
-}
+using CaptureFunction = std::function<Graph(bool is_evaluation)>;
 
 BadLoss bad_loss_of(const std::string& word) {
   for (const auto& [name, value] :
@@ -52,144 +26,121 @@ BadLoss bad_loss_of(const std::string& word) {
   throw UserError(cat("bad_loss is stop, skip or go-on, not ", quote(word)));
 }
 
-std::unique_ptr<TrainerHandle> make_trainer(
-    const std::function<Graph(const NamedTensors&, bool)>& capture,
-    const std::string& plan,
-    const py::dict& options) {
-  TrainerOptions chosen;
-  auto handle = std::make_unique<TrainerHandle>();
-  if (const auto rendezvous = rendezvous_from_environment();
-      rendezvous && rendezvous->size > 1) {
-    chosen.rank = rendezvous->rank;
-    chosen.ranks = rendezvous->size;
-    const py::gil_scoped_release release;
-    handle->world = connect(*rendezvous);
+std::shared_ptr<TrainerHandle> make_trainer(
+    const CaptureFunction& capture, const py::dict& options) {
+  TrainerHandleOptions chosen;
+  chosen.plan = options["plan"].cast<std::string>();
+  chosen.trainer.seed = options["seed"].cast<uint64_t>();
+  chosen.trainer.budget_bytes = options["budget_bytes"].cast<int64_t>();
+  chosen.trainer.clip_norm = options["clip_norm"].cast<double>();
+  chosen.trainer.bad_loss =
+      bad_loss_of(options["bad_loss"].cast<std::string>());
+  chosen.trainer.accumulate = options["accumulate"].cast<int64_t>();
+  chosen.trainer.keep_gradients = options["keep_gradients"].cast<bool>();
+  WEFT_CHECK_USER(
+      chosen.trainer.accumulate >= 1,
+      "accumulate is the number of batches that make one step, not ",
+      chosen.trainer.accumulate);
+  const auto scale = options["loss_scale"].cast<std::optional<double>>();
+  if (scale || options["precision"].cast<std::string>() == "f16-mixed") {
+    chosen.loss_scale.emplace();
+    chosen.loss_scale->initial = scale.value_or(chosen.loss_scale->initial);
   }
-  chosen.seed = options["seed"].cast<uint64_t>();
-  chosen.budget_bytes = options["budget_bytes"].cast<int64_t>();
-  chosen.clip_norm = options["clip_norm"].cast<double>();
-  chosen.scale_loss = options["scale_loss"].cast<bool>();
-  chosen.bad_loss = bad_loss_of(options["bad_loss"].cast<std::string>());
-  chosen.accumulate = options["accumulate"].cast<int64_t>();
-  chosen.keep_gradients = options["keep_gradients"].cast<bool>();
-  GraphSource graphs = [capture](const BatchTypes& types, StepKind kind) {
+  GraphSource graphs = [capture](const BatchTypes&, StepKind kind) {
     const py::gil_scoped_acquire acquire;
-    NamedTensors batch;
-    for (const BatchType& each : types) {
-      batch.emplace_back(
-          each.key,
-          at::empty(each.type.sizes, scalar_type_of(each.type.dtype)));
-    }
-    return capture(batch, kind == StepKind::Evaluate);
+    return capture(kind == StepKind::Evaluate);
   };
-  PlanSource plans = [plan, ranks = chosen.ranks](const Graph& graph) {
-    return plan.empty() ? data_parallel(graph, ranks)
-                        : parse_plan(plan, "plan");
-  };
-  handle->trainer = std::make_unique<Trainer>(
-      std::move(graphs),
-      std::move(plans),
-      std::move(chosen),
-      handle->world.get());
-  if (handle->world) {
-    handle->world->watch(
-        [trainer = handle->trainer.get()] { return trainer->doing(); });
+  const py::gil_scoped_release release;
+  return std::make_shared<TrainerHandle>(std::move(graphs), std::move(chosen));
+}
+
+// The same memory, which lives as long as any such tensor: a model goes on
+// after its trainer is gone.
+at::Tensor keeping(
+    const std::shared_ptr<TrainerHandle>& owner, const at::Tensor& tensor) {
+  return at::from_blob(
+      tensor.mutable_data_ptr(),
+      tensor.sizes(),
+      tensor.strides(),
+      [owner](void*) {},
+      tensor.options());
+}
+
+// Where the rank's pieces lie: (kind, names, tensor, whether it is whole).
+py::list residents(const std::shared_ptr<TrainerHandle>& self) {
+  py::list out;
+  for (const Trainer::Resident& each : self->trainer().residents()) {
+    out.append(py::make_tuple(
+        std::string(name(each.input.kind)),
+        each.input.keys,
+        keeping(self, each.tensor),
+        self->is_whole(each)));
   }
-  return handle;
+  return out;
+}
+
+void bind_results(py::module_& module) {
+  py::class_<StepResult>(module, "StepResult")
+      .def_readonly("loss", &StepResult::loss)
+      .def_readonly("gradient_norm", &StepResult::gradient_norm)
+      .def_readonly("is_skipped", &StepResult::is_skipped)
+      .def_readonly("is_update", &StepResult::is_update);
 }
 
 }  // namespace
 
 void bind_trainer(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
-  py::class_<StepResult>(module, "StepResult")
-      .def_readonly("loss", &StepResult::loss)
-      .def_readonly("gradient_norm", &StepResult::gradient_norm)
-      .def_readonly("is_skipped", &StepResult::is_skipped);
-  py::class_<TrainerHandle>(module, "Trainer")
-      .def(
-          py::init(&make_trainer),
-          py::arg("capture"),
-          py::arg("plan"),
-          py::arg("options"))
+  bind_results(module);
+  py::class_<TrainerHandle, std::shared_ptr<TrainerHandle>>(module, "Trainer")
+      .def(py::init(&make_trainer), py::arg("capture"), py::arg("options"))
       .def_property_readonly(
           "rank",
           [](const TrainerHandle& self) {
-            return self.trainer->options().rank;
+            return self.trainer().options().rank;
           })
       .def_property_readonly(
           "ranks",
           [](const TrainerHandle& self) {
-            return self.trainer->options().ranks;
+            return self.trainer().options().ranks;
           })
       .def(
           "prepare",
-          [](TrainerHandle& self, const NamedTensors& batch, bool evaluation) {
-            self.trainer->prepare(
-                types_of(batch),
-                evaluation ? StepKind::Evaluate : StepKind::Train);
+          [](TrainerHandle& self, const NamedTensors& batch) {
+            self.prepare(batch, StepKind::Train);
           },
           Release())
+      .def("train", &TrainerHandle::train, Release())
+      .def("evaluate", &TrainerHandle::evaluate, Release())
+      .def("gradients", &TrainerHandle::gradients)
+      .def_property_readonly("loss_scale", &TrainerHandle::loss_scale)
+      .def("residents", &residents)
+      .def("fill", &TrainerHandle::fill, Release())
+      .def("whole", &TrainerHandle::whole, Release())
+      .def("save", &TrainerHandle::save, Release())
+      // (step or None, extra) of what was there.
       .def(
-          "train",
-          [](TrainerHandle& self,
-             const NamedTensors& batch,
-             int64_t number,
-             const std::vector<double>& learning_rates,
-             double loss_scale) {
-            PreparedStep& step =
-                self.trainer->prepare(types_of(batch), StepKind::Train);
-            self.trainer->set_batch(step, tensors_of(batch));
-            return self.trainer->train(
-                step, number, learning_rates, loss_scale);
+          "load",
+          [](TrainerHandle& self, const std::string& path) {
+            const TrainerHandle::Loaded loaded = self.load(path);
+            return std::make_pair(loaded.step, loaded.extra);
           },
           Release())
-      .def(
-          "evaluate",
-          [](TrainerHandle& self, const NamedTensors& batch, int64_t number) {
-            PreparedStep& step =
-                self.trainer->prepare(types_of(batch), StepKind::Evaluate);
-            self.trainer->set_batch(step, tensors_of(batch));
-            return self.trainer->evaluate(step, number);
-          },
-          Release())
-      // Where the rank's pieces lie: (kind, names, tensor).
-      .def(
-          "residents",
-          [](const TrainerHandle& self) {
-            std::vector<
-                std::tuple<std::string, std::vector<std::string>, at::Tensor>>
-                out;
-            for (const Trainer::Resident& each : self.trainer->residents()) {
-              out.emplace_back(
-                  std::string(name(each.input.kind)),
-                  each.input.keys,
-                  each.tensor);
-            }
-            return out;
-          })
       .def_property_readonly(
           "used_bytes",
-          [](const TrainerHandle& self) { return self.trainer->used_bytes(); })
+          [](const TrainerHandle& self) { return self.trainer().used_bytes(); })
       .def(
           "program",
           [](TrainerHandle& self, const NamedTensors& batch) {
-            return print(self.trainer->prepare(types_of(batch), StepKind::Train)
-                             .program);
-          })
+            return print(self.prepare(batch, StepKind::Train).program);
+          },
+          Release())
       // One more training step, timed, with the learning rates of the last one:
       // this rank's events as (stream, start seconds, end seconds, label).
       .def(
           "timeline",
           [](TrainerHandle& self, const NamedTensors& batch, int64_t number) {
-            Timeline timeline;
-            {
-              const py::gil_scoped_release release;
-              PreparedStep& step =
-                  self.trainer->prepare(types_of(batch), StepKind::Train);
-              self.trainer->set_batch(step, tensors_of(batch));
-              timeline = step.executor->run_timed(number);
-            }
+            const Timeline timeline = self.timed(batch, number);
             std::vector<std::tuple<std::string, double, double, std::string>>
                 events;
             for (const Event& event : timeline.events) {
@@ -200,18 +151,22 @@ void bind_trainer(py::module_& module) {
                   event.label);
             }
             return events;
-          })
+          },
+          Release())
       // (predicted, used, overflow bytes and where) of the step for such a
       // batch.
-      .def("memory", [](TrainerHandle& self, const NamedTensors& batch) {
-        const Executor& executor =
-            *self.trainer->prepare(types_of(batch), StepKind::Train).executor;
-        return std::make_tuple(
-            peak_bytes(executor.block()),
-            executor.used_bytes(),
-            executor.overflow_bytes(),
-            executor.overflow());
-      });
+      .def(
+          "memory",
+          [](TrainerHandle& self, const NamedTensors& batch) {
+            const Executor& executor =
+                *self.prepare(batch, StepKind::Train).executor;
+            return std::make_tuple(
+                peak_bytes(executor.block()),
+                executor.used_bytes(),
+                executor.overflow_bytes(),
+                executor.overflow());
+          },
+          Release());
 }
 
 }  // namespace weft

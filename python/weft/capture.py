@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,14 @@ PRECISIONS = {
 }
 
 
+# Without values; asking libraries not to look at them; with values.
+_ATTEMPTS = (
+    {"real": False, "tracing": False},
+    {"real": False, "tracing": True},
+    {"real": True, "tracing": False},
+)
+
+
 def capture(model, batch, optimizer=None, *, name="model", precision="f32", evaluation=False) -> Graph:
     """The training step of a live model, which is left as it was.
 
@@ -50,15 +59,20 @@ def capture(model, batch, optimizer=None, *, name="model", precision="f32", eval
     put back.
     """
     whole, _ = _precision(precision)
-    for real in (False, True):
-        taken = _weft.Capture(name, real=real)
+    for attempt in _ATTEMPTS:
+        taken = _weft.Capture(name, real=attempt["real"])
         try:
-            with _left_as_it_was(model), _converted(model, whole), _in_mode(model, evaluation):
+            with (
+                _left_as_it_was(model),
+                _converted(model, whole),
+                in_mode(model, False) if evaluation else contextlib.nullcontext(),
+                _says_it_traces() if attempt["tracing"] else contextlib.nullcontext(),
+            ):
                 return _record_step(taken, model, _cast_batch(batch, whole), optimizer, precision, evaluation)
         except Exception as error:
-            if real or not _needs_values(taken, error):
+            if attempt["real"] or not _needs_values(taken, error):
                 raise
-    raise AssertionError("one of the two attempts returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _precision(precision):
@@ -86,13 +100,16 @@ def _converted(model, dtype):
 
 
 @contextlib.contextmanager
-def _in_mode(model, evaluation):
-    """Every module in eval mode, and back to what each one was in."""
-    if not evaluation:
+def in_mode(model, training):
+    """Every module in that mode, and back to what each one was in.
+
+    Modules that were put into eval mode in a model that trains stay in it.
+    """
+    if training and model.training:
         yield
         return
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    model.train(training)
     try:
         yield
     finally:
@@ -100,7 +117,7 @@ def _in_mode(model, evaluation):
             module.training = training
 
 
-def _map_batch(batch, change):
+def map_batch(batch, change):
     """The batch with `change(key, tensor)` for every tensor, under the keys of the graph's inputs."""
 
     def walk(key, value):
@@ -109,7 +126,7 @@ def _map_batch(batch, change):
         if isinstance(value, (tuple, list)):
             items = [walk(f"{key}.{i}", item) for i, item in enumerate(value)]
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             return {name: walk(f"{key}.{name}", item) for name, item in value.items()}
         return value
 
@@ -122,14 +139,14 @@ def _map_batch(batch, change):
 def _cast_batch(batch, dtype):
     if dtype is None:
         return batch
-    return _map_batch(batch, lambda _, tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+    return map_batch(batch, lambda _, tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
 
 def _retype_batch(batch, types):
     """The batch with tensors of the given types in place of those with their keys."""
     if not types:
         return batch
-    known = [key for key, _ in _batch_tensors(*_batch_arguments(batch))]
+    known = [key for key, _ in batch_tensors(batch)]
     for key in types:
         if key not in known:
             raise UserError(f"the batch has no tensor {key}; it has {', '.join(known) or 'none'}")
@@ -137,7 +154,7 @@ def _retype_batch(batch, types):
     def change(key, tensor):
         return _weft.zeros(types[key]) if key in types else tensor
 
-    return _map_batch(batch, change)
+    return map_batch(batch, change)
 
 
 @contextlib.contextmanager
@@ -180,12 +197,7 @@ def capture_function(
     """
     _precision(precision)
     name = name or function.__name__
-    attempts = (
-        {"real": False, "tracing": False},
-        {"real": False, "tracing": True},
-        {"real": True, "tracing": False},
-    )
-    for attempt in attempts:
+    for attempt in _ATTEMPTS:
         taken = _weft.Capture(name, real=attempt["real"])
         try:
             return _attempt(taken, function, options or {}, precision, evaluation, batch_types or {}, **attempt)
@@ -220,11 +232,15 @@ def _parts(returned):
             f"the function must return (model, batch) or (model, batch, optimizer); it returned {_kind(returned)}"
         )
     model, batch, optimizer = (*returned, None)[:3]
+    check_parts(model, optimizer, is_optional=True)
+    return model, batch, optimizer
+
+
+def check_parts(model, optimizer, is_optional=False):
     if not isinstance(model, nn.Module):
         raise UserError(f"the model must be an nn.Module; it is {_kind(model)}")
-    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+    if not isinstance(optimizer, torch.optim.Optimizer) and not (is_optional and optimizer is None):
         raise UserError(f"not supported: an optimizer that is not a torch.optim.Optimizer; it is {_kind(optimizer)}")
-    return model, batch, optimizer
 
 
 def _kind(thing):
@@ -239,7 +255,7 @@ def _record_step(taken, model, batch, optimizer, precision="f32", evaluation=Fal
     taken.begin_step(
         list(model.named_parameters(remove_duplicate=False)),
         [(key, tensor) for key, tensor in model.named_buffers(remove_duplicate=False) if tensor is not None],
-        _batch_tensors(arguments, keywords),
+        batch_tensors(batch),
     )
     with (
         taken.record_step(),
@@ -271,48 +287,31 @@ def _batch_arguments(batch):
     raise UserError(f"the batch must be a tensor, a tuple or a dict; it is {_kind(batch)}")
 
 
-def _batch_tensors(arguments, keywords):
-    tensors = []
+def batch_items(batch):
+    """What a batch is made of, by key, as a graph names its batch inputs: tensors and other things."""
+    items = []
 
     def walk(key, value):
-        if isinstance(value, torch.Tensor):
-            tensors.append((key, value))
-        elif isinstance(value, (tuple, list)):
+        if isinstance(value, (tuple, list)):
             for i, item in enumerate(value):
                 walk(f"{key}.{i}", item)
-        elif isinstance(value, dict):
+        elif isinstance(value, Mapping):
             for name, item in value.items():
                 walk(f"{key}.{name}", item)
+        else:
+            items.append((key, value))
 
+    arguments, keywords = _batch_arguments(batch)
     for i, value in enumerate(arguments):
         walk(str(i), value)
     for key, value in keywords.items():
         walk(key, value)
-    return tensors
+    return items
 
 
 def batch_tensors(batch):
-    """The tensors of a batch by key, as a graph names its batch inputs."""
-    return _batch_tensors(*_batch_arguments(batch))
-
-
-def replace_tensors(batch, tensors):
-    """The same batch with other tensors in it."""
-
-    def walk(key, value):
-        if isinstance(value, torch.Tensor):
-            return tensors[key]
-        if isinstance(value, (tuple, list)):
-            return type(value)(walk(f"{key}.{i}", item) for i, item in enumerate(value))
-        if isinstance(value, dict):
-            return {name: walk(f"{key}.{name}", item) for name, item in value.items()}
-        return value
-
-    if isinstance(batch, torch.Tensor):
-        return tensors["0"]
-    if isinstance(batch, (tuple, list)):
-        return tuple(walk(str(i), value) for i, value in enumerate(batch))
-    return {key: walk(str(key), value) for key, value in batch.items()}
+    """The tensors of a batch by key."""
+    return [(key, value) for key, value in batch_items(batch) if isinstance(value, torch.Tensor)]
 
 
 def _loss(output, has_gradient=True):
@@ -416,7 +415,8 @@ def _describe(optimizer, model):
     for group in optimizer.param_groups:
         options = {}
         for key, value in group.items():
-            if key == "params" or value is None:
+            # Schedulers leave notes of their own in groups.
+            if key not in optimizer.defaults or value is None:
                 continue
             if key == "betas":
                 options["beta1"], options["beta2"] = map(float, value)

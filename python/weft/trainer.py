@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pathlib
+import weakref
+
 import torch
 
 from weft import _weft
-from weft.capture import batch_tensors, capture, replace_tensors
+from weft._weft import UserError
+from weft.capture import batch_items, capture, check_parts, in_mode, map_batch
 
 
 def parallelize(
@@ -15,68 +21,240 @@ def parallelize(
     example_batch,
     *,
     plan="",
-    seed=0,
-    budget_bytes=0,
-    clip_norm=0.0,
-    loss_scaler=None,
-    bad_loss="stop",
-    accumulate=1,
-    keep_gradients=False,
     precision="f32",
+    clip_norm=0.0,
+    accumulate=1,
+    loss_scale=None,
+    bad_loss="stop",
+    keep_gradients=False,
+    budget_bytes=0,
+    seed=0,
 ) -> Trainer:
     """Runs the training steps of `model` on all ranks that torchrun started.
 
     The batch of a step is the whole batch, on every rank; each rank takes its
-    part. The model's parameters and buffers are those that train, in place.
+    part. Batches have the structure of `example_batch`; shapes may differ. The
+    model's parameters and buffers and the optimizer's state are those of the
+    steps, which change them in place; they start from those of rank 0.
+
+    `plan` is the text of a plan, or a path object to one; without it, each rank
+    takes an equal part of the batch. `precision` as in `weft.capture`; with
+    "bf16" the model itself becomes bf16. Gradients are scaled down to the global
+    norm `clip_norm`. So many batches as `accumulate` says make one step of the
+    optimizer. `loss_scale` is where dynamic loss scaling starts; "f16-mixed"
+    scales without it too. `bad_loss` says what to do when the loss is not
+    finite: "stop" (raise), "skip" (the step changes nothing) or "go-on". With
+    `keep_gradients`, `parameter.grad` is set after a step. `budget_bytes` is the
+    most memory that a rank may use. Dropout follows from `seed`.
     """
     options = {
-        "seed": seed,
-        "budget_bytes": budget_bytes,
+        "plan": pathlib.Path(plan).read_text() if isinstance(plan, os.PathLike) else plan,
+        "precision": precision,
         "clip_norm": clip_norm,
-        "scale_loss": loss_scaler is not None,
-        "bad_loss": bad_loss,
         "accumulate": accumulate,
+        "loss_scale": loss_scale,
+        "bad_loss": bad_loss,
         "keep_gradients": keep_gradients,
+        "budget_bytes": budget_bytes,
+        "seed": seed,
     }
-    return Trainer(model, optimizer, example_batch, str(plan), options, loss_scaler, precision)
+    return Trainer(model, optimizer, example_batch, options)
 
 
 class Trainer:
-    """Steps of one model; made by `weft.parallelize`."""
+    """Steps of one model; made by `weft.parallelize`.
 
-    def __init__(self, model, optimizer, example_batch, plan, options, loss_scaler, precision):
+    On several ranks, every rank makes the same calls.
+    """
+
+    def __init__(self, model, optimizer, example_batch, options):
+        check_parts(model, optimizer)
         self.model = model
         self.optimizer = optimizer
+        # Updates of the parameters so far.
         self.steps = 0
+        # What the last call of `step` came to: loss, gradient_norm, is_skipped, is_update.
+        self.last = None
+        self._calls = 0
+        self._options = options
+        self._example = batch_items(example_batch)
         self._example_batch = example_batch
-        self._precision = precision
-        self._core = _weft.Trainer(self._capture, plan, options)
-        self._core.prepare(batch_tensors(example_batch), False)
-        self._move_model()
+        self._fixed = _fixed_options(optimizer)
+        # The core must not keep this object alive, which keeps the core.
+        this = weakref.ref(self)
+        self._core = _weft.Trainer(lambda evaluation: this()._capture(evaluation), options)
+        self._core.prepare(self._tensors(example_batch))
+        self._find_tensors()
+        self._take_in(from_first=True)
+
+    @property
+    def rank(self) -> int:
+        return self._core.rank
+
+    @property
+    def ranks(self) -> int:
+        return self._core.ranks
+
+    @property
+    def loss_scale(self) -> float:
+        """By which the next step scales the loss; 1 without loss scaling."""
+        return self._core.loss_scale
 
     def step(self, batch) -> float:
         """One training step on the whole batch; gives the loss."""
+        tensors = self._tensors(batch)
+        self._check_options()
+        self._take_in()
         rates = [float(group["lr"]) for group in self.optimizer.param_groups]
-        result = self._core.train(batch_tensors(batch), self.steps, rates, 1.0)
-        self.steps += 1
-        self.optimizer._opt_called = True  # the schedulers of torch ask for it
-        self.last = result
-        return result.loss
+        self.last = self._core.train(tensors, self._calls, rates)
+        self._calls += 1
+        if self.last.is_update:
+            self.steps += 1
+            self.optimizer._opt_called = True  # the schedulers of torch ask for it
+        if self._options["keep_gradients"]:
+            for name, gradient in self._core.gradients():
+                self.model.get_parameter(name).grad = gradient
+        return self.last.loss
 
     def evaluate(self, batch) -> float:
         """The loss of the whole batch, the model in evaluation mode."""
-        return self._core.evaluate(batch_tensors(batch), self.steps)
+        tensors = self._tensors(batch)
+        self._take_in()
+        return self._core.evaluate(tensors, self._calls)
 
-    def _capture(self, batch, evaluation):
-        whole = replace_tensors(self._example_batch, dict(batch))
-        return capture(self.model, whole, None if evaluation else self.optimizer, name="model")
+    def state_dict(self) -> dict:
+        """The model's, whole on every rank."""
+        self._gather_model()
+        return self.model.state_dict()
 
-    def _move_model(self):
-        """Makes the model's tensors those of the steps, with the model's values."""
-        held = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
-        with torch.no_grad():
-            for kind, names, tensor in self._core.residents():
-                if kind in ("parameter", "buffer"):
-                    mine = held[names[0]]
-                    tensor.copy_(mine)
-                    mine.data = tensor
+    def optimizer_state_dict(self) -> dict:
+        """The optimizer's, whole on every rank."""
+        for name, parameter, key in self._split_states:
+            self.optimizer.state[parameter][key] = self._core.whole(name)
+        return self.optimizer.state_dict()
+
+    def save(self, folder, *, extra=None, keep=0) -> str:
+        """Writes a checkpoint FOLDER/step-N and gives its path.
+
+        Any number of ranks can load it. `extra` is anything that JSON can hold,
+        such as the state of a scheduler. Of older ones, the newest stay so that
+        there are `keep`; all do with 0.
+        """
+        self._take_in()
+        return self._core.save(str(folder), self.steps, json.dumps(extra), keep)
+
+    def load(self, path):
+        """Goes on from a checkpoint, and gives the `extra` that was saved.
+
+        `path` is a checkpoint, or a folder of them: then the last whole one
+        counts. From a .safetensors file or a Hugging Face folder, parameters and
+        buffers are loaded, and all else stays.
+        """
+        self._take_in()
+        step, extra = self._core.load(str(path))
+        self._gather_model()
+        if step is None:
+            return None
+        self.steps = step
+        self._calls = step * self._options["accumulate"]
+        return json.loads(extra)
+
+    def _capture(self, evaluation):
+        with in_mode(self.model, not evaluation):
+            return capture(
+                self.model,
+                self._batch,
+                self.optimizer,
+                precision=self._options["precision"],
+                evaluation=evaluation,
+            )
+
+    def _tensors(self, batch):
+        """The tensors of a batch in the order of the example."""
+        given = dict(batch_items(batch))
+        expected = dict(self._example)
+        words = "the batch is not like the example batch: "
+        for key in expected:
+            if key not in given:
+                raise UserError(f"{words}it has no {key}; it has {', '.join(given) or 'nothing'}")
+        for key, value in given.items():
+            if key not in expected:
+                raise UserError(f"{words}it has {key}, and the example has {', '.join(expected) or 'nothing'}")
+            if isinstance(value, torch.Tensor) != isinstance(expected[key], torch.Tensor):
+                raise UserError(
+                    f"{words}{key} is a {type(value).__name__}, and in the example a {type(expected[key]).__name__}"
+                )
+            if not isinstance(value, torch.Tensor) and value != expected[key]:
+                raise UserError(
+                    f"{words}{key} is {value!r}, and in the example {expected[key]!r}; "
+                    "only tensors may change, the rest is part of the step"
+                )
+        # A step that reads values while it is captured reads these.
+        self._batch = map_batch(self._example_batch, lambda key, _: given[key])
+        return [(key, given[key]) for key, value in self._example if isinstance(value, torch.Tensor)]
+
+    def _check_options(self):
+        for group, (before, now) in enumerate(zip(self._fixed, _fixed_options(self.optimizer), strict=False)):
+            for key, value in now.items():
+                if before.get(key) != value:
+                    raise UserError(
+                        f"the optimizer's {key} of group {group} was {before.get(key)} and is {value}: only lr may "
+                        "change between steps. With OneCycleLR or CyclicLR, give cycle_momentum=False"
+                    )
+        if len(self._fixed) != len(self.optimizer.param_groups):
+            raise UserError("the optimizer has another number of parameter groups than before: call parallelize again")
+
+    def _gather_model(self):
+        for name, mine, _ in self._split_tensors:
+            mine.data.copy_(self._core.whole(name))
+
+    def _find_tensors(self):
+        """What the steps hold, beside what the script holds."""
+        parameters = dict(self.model.named_parameters())
+        held = {**parameters, **dict(self.model.named_buffers())}
+        # (name, the model's tensor, the steps' tensor), and those of which this rank holds a piece.
+        self._held_tensors, self._split_tensors = [], []
+        # (name, parameter, key in its state, the steps' tensor), likewise.
+        self._held_states, self._split_states = [], []
+        for kind, names, tensor, is_whole in self._core.residents():
+            name = f"{kind}/{names[0]}"
+            if kind != "state":
+                (self._held_tensors if is_whole else self._split_tensors).append((name, held[names[0]], tensor))
+                continue
+            of, _, key = names[0].rpartition(".")
+            if key == "gradient":  # a sum that accumulation keeps
+                continue
+            if is_whole:
+                self._held_states.append((name, parameters[of], key, tensor))
+            else:
+                self._split_states.append((name, parameters[of], key))
+
+    def _take_in(self, from_first=False):
+        """What the script has put in place of the steps' tensors goes into them, which take its place."""
+        fill = self._core.fill
+        for name, mine, tensor in self._held_tensors:
+            if mine.data_ptr() != tensor.data_ptr() or tensor.numel() == 0:
+                fill(name, mine.detach(), from_first)
+                mine.data = tensor
+        # SGD with dampening only has to know whether its first step is over.
+        past = {parameter for parameter, state in self.optimizer.state.items() if state}
+        for name, parameter, key, tensor in self._held_states:
+            state = self.optimizer.state[parameter]
+            if state.get(key) is not tensor:
+                missing = torch.full_like(tensor, key == "step" and parameter in past)
+                fill(name, missing if state.get(key) is None else torch.as_tensor(state[key]), from_first)
+                state[key] = tensor
+        if from_first:
+            for name, mine, _ in self._split_tensors:
+                fill(name, mine.detach(), from_first)
+            for name, parameter, key in self._split_states:
+                if key in self.optimizer.state[parameter]:
+                    fill(name, torch.as_tensor(self.optimizer.state[parameter][key]), from_first)
+
+
+def _fixed_options(optimizer):
+    """Of each group, what is part of the captured step. Schedulers add notes of their own to groups."""
+    return [
+        {key: value for key, value in group.items() if key in optimizer.defaults and key != "lr"}
+        for group in optimizer.param_groups
+    ]

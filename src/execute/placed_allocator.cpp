@@ -104,7 +104,8 @@ std::byte* CallMemory::first_run(int64_t bytes) {
   request.end = kEnd;
   const auto fitting =
       std::find_if(results_.begin(), results_.end(), [bytes](const Place& p) {
-        return p.extent.begin != nullptr && !p.is_given &&
+        // A temporary in the place of an operand would be read as it.
+        return p.extent.begin != nullptr && p.is_fresh && !p.is_given &&
                p.extent.end - p.extent.begin == bytes;
       });
   if (fitting != results_.end()) {
