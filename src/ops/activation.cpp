@@ -220,7 +220,7 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(backward(
       "aten.native_dropout_backward",
       {"(f32[8, 4], bool[8, 4], 2)", "(f32[8, 4], bool[8, 4]{1, 8}, 2)"}));
-  mark_in_place(ops, first);
+  mark_in_place(ops, first, "aten.glu_backward");
 }
 
 }  // namespace weft

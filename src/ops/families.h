@@ -31,10 +31,11 @@ inline void add_ops(
   }
 }
 
-// Every entry from number `first` on works in place.
-inline void mark_in_place(OpTable& ops, size_t first) {
+// Every entry from number `first` on works in place, but one.
+inline void mark_in_place(
+    OpTable& ops, size_t first, std::string_view but = "") {
   for (size_t i = first; i < ops.size(); ++i) {
-    ops[i].in_place = true;
+    ops[i].in_place = ops[i].name != but;
   }
 }
 

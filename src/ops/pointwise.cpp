@@ -476,7 +476,7 @@ void add_pointwise_ops(OpTable& ops) {
   add_scalar(ops);
   add_binary(ops);
   add_ternary(ops);
-  mark_in_place(ops, first);
+  mark_in_place(ops, first, "aten.copy");
 }
 
 }  // namespace weft
