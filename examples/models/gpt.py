@@ -83,14 +83,17 @@ class GPT(nn.Module):
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
-    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """[B, S], [B, S] -> the loss. A label of -100 marks padding."""
+    def logits(self, tokens: Tensor) -> Tensor:
+        """[B, S] -> [B, S, V]: at each place, what the next token may be."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.dropout(self.tokens(tokens) + self.positions(positions))
         for block in self.blocks:
             x = block(x)
-        logits = self.head(self.norm(x))  # [B, S, V]
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return self.head(self.norm(x))
+
+    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
+        """[B, S], [B, S] -> the loss. A label of -100 marks padding."""
+        return F.cross_entropy(self.logits(tokens).flatten(0, 1), labels.flatten())
 
 
 def random_batch(batch_size: int, sequence: int, vocabulary: int) -> tuple[Tensor, Tensor]:

@@ -205,6 +205,14 @@ void train_rank(const TrainFlags& flags, const Rendezvous& rendezvous) {
   }
 }
 
+// A curve ends with the training unless it says where.
+std::string whole_schedule(const TrainFlags& flags) {
+  const bool has_end = flags.schedule.starts_with("constant") ||
+                       flags.schedule.find("steps=") != std::string::npos;
+  return has_end ? flags.schedule
+                 : cat(flags.schedule, " steps=", flags.options.steps);
+}
+
 // Ranks mostly fail alike, or because another one did: the first speaks.
 bool is_first_to_fail(const TrainFlags& flags) {
   if (flags.graphs.empty()) {
@@ -251,11 +259,7 @@ void start_train(const TrainFlags& flags) {
 void run_train(TrainFlags& flags) {
   flags.options.shuffle = !flags.in_order;
   flags.options.drop_last = !flags.keep_last;
-  flags.options.schedule = parse_schedule(flags.schedule, "--schedule");
-  if (flags.options.schedule.curve != Curve::Constant &&
-      flags.options.schedule.steps == 0) {
-    flags.options.schedule.steps = flags.options.steps;
-  }
+  flags.options.schedule = parse_schedule(whole_schedule(flags), "--schedule");
   flags.options.trainer.bad_loss = bad_loss_of(flags.bad_loss);
   flags.options.dataset.kind = data_kind_of(flags.data_kind);
   if (flags.precision == "f16-mixed" || flags.loss_scale > 0) {

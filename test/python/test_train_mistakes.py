@@ -164,3 +164,11 @@ def test_a_bad_loss_can_be_borne(bad_batch, tmp_path):
 def test_a_huge_learning_rate_is_named_as_a_reason(folder, tmp_path):
     message = fails([*arguments(folder, 9), "--learning-rate", "1e30"], tmp_path / "run")
     assert message.startswith("the loss of step 2 is ") and "try a smaller learning rate" in message
+
+
+def test_a_schedule_ends_with_the_training(folder, tmp_path):
+    given = [*arguments(folder, 11), "--learning-rate", 1e-3, "--schedule"]
+    status, _, err = finish([*given, "linear warmup=1"], tmp_path / "run")
+    assert status == 0, err
+    rates = [line["learning_rate"] for line in metrics(tmp_path / "run")]
+    assert rates == pytest.approx([0.0, *(1e-3 * (1 - i / 10) for i in range(10))])
