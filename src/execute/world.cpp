@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
@@ -263,8 +264,13 @@ class StoreWorld : public World {
 
 std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
   keep_torch_quiet();
+  // A process may connect several times, one world after the other or side by
+  // side: each has keys of its own. All ranks connect in the same order.
+  static std::atomic<int64_t> worlds = 0;
+  Rendezvous own = rendezvous;
+  own.prefix = cat(rendezvous.prefix, "/", worlds++);
   try {
-    return std::make_unique<StoreWorld>(rendezvous);
+    return std::make_unique<StoreWorld>(own);
   } catch (const c10::Error& error) {
     throw UserError(
         cat("rank ",
