@@ -161,7 +161,8 @@ TEST(Checkpoint, FlippedByteIsFound) {
       user_error([&] { checkpoint.read("weight", {{11, 0}, {1, 5}}, got); }),
       path +
           "/rank-1.safetensors was altered: the checksum of [6:12, 0:5] of "
-          "tensor \"weight\" differs. Use an earlier checkpoint");
+          "tensor \"weight\" differs. Remove " +
+          path + " to go on from the checkpoint before it");
   EXPECT_NE(user_error([&] { checkpoint.verify(); }), "no error");
 }
 

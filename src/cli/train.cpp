@@ -278,6 +278,32 @@ void run_train(TrainFlags& flags) {
   }
 }
 
+// The checks of CLI11 print a range up to the largest number there is.
+CLI::Validator check_number(
+    bool (*fits)(double), const std::string& must, const std::string& name) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double value = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        return is_number && fits(value)
+                   ? std::string()
+                   : cat("must be ", must, ", found: ", text);
+      },
+      name);
+}
+
+CLI::Validator positive() {
+  return check_number(
+      [](double value) { return value > 0; }, "a number above 0", "POSITIVE");
+}
+
+CLI::Validator not_negative() {
+  return check_number(
+      [](double value) { return value >= 0; },
+      "0 or a number above it",
+      "NONNEGATIVE");
+}
+
 void add_data_flags(CLI::App& command, TrainFlags& flags) {
   constexpr const char* kGroup = "Data";
   TrainOptions& options = flags.options;
@@ -340,7 +366,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
   TrainOptions& options = flags.options;
   command.add_option("--steps", options.steps, "Train up to this step")
       ->required()
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N")
       ->group(kGroup);
   command
@@ -378,7 +404,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--clip-norm",
           options.trainer.clip_norm,
           "Scale gradients down to this global norm")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->type_name("NORM")
       ->group(kGroup);
   command
@@ -386,7 +412,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--accumulate",
           options.trainer.accumulate,
           "Batches whose gradients make one step")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N")
       ->group(kGroup);
   command
@@ -401,7 +427,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--loss-scale",
           flags.loss_scale,
           "Scale the loss, starting from this, whatever the precision")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("SCALE")
       ->group(kGroup);
   command
@@ -422,7 +448,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--evaluate-every",
           options.evaluate_every,
           "Steps between evaluations on held-out samples")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->type_name("N")
       ->group(kGroup);
   command
@@ -430,7 +456,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--evaluation-batches",
           options.evaluation_batches,
           "How many of them, at most")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N")
       ->group(kGroup);
   command
@@ -455,11 +481,11 @@ void add_output_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option(
           "--save-every", options.save_every, "Steps between checkpoints")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->type_name("N")
       ->group(kGroup);
   command.add_option("--keep", options.keep, "Checkpoints that stay; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->type_name("N")
       ->group(kGroup);
   command
@@ -488,7 +514,7 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
           "--nproc",
           flags.nproc,
           "Ranks to start here; torchrun may start them too")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N")
       ->group(kGroup);
   command
@@ -503,7 +529,7 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
           "Batch norms by each rank's own part of the batch: another result")
       ->group(kGroup);
   command.add_option("--threads", options.threads, "Threads inside one operator")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N")
       ->group(kGroup);
   command.add_flag("--pin", flags.pin, "Keep each rank on a core of its own")
@@ -513,7 +539,7 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
           "--budget-bytes",
           options.trainer.budget_bytes,
           "The most memory that a rank may use")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->type_name("N")
       ->group(kGroup);
   command

@@ -332,6 +332,10 @@ TEST(LosingProgram, DISABLED_DiesOnce) {
 // Signals to the process that started the ranks. In a process of its own, for
 // start_ranks wants a main thread and signals are for whole processes.
 int start_and_signal(int signals) {
+  const std::filesystem::path ready =
+      std::filesystem::temp_directory_path() / cat("weft.ready.", ::getpid());
+  std::filesystem::create_directories(ready);
+  ::setenv("WEFT_TEST_NOTE", ready.c_str(), 1);
   const pid_t child = ::fork();
   if (child == 0) {
     ::execl(
@@ -343,12 +347,17 @@ int start_and_signal(int signals) {
         nullptr);
     ::_exit(127);
   }
+  while (!std::filesystem::exists(ready / "0") ||
+         !std::filesystem::exists(ready / "1")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   for (int i = 0; i < signals; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     ::kill(child, SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
   int status = 0;
   ::waitpid(child, &status, 0);
+  std::filesystem::remove_all(ready);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -373,6 +382,10 @@ TEST(Starter, DISABLED_Starts) {
 TEST(LosingProgram, DISABLED_Sleeps) {
   const std::string what = std::getenv("WEFT_TEST_LOSS");
   ::signal(SIGTERM, what == "heed" ? [](int) { ::_exit(7); } : SIG_IGN);
+  const std::filesystem::path ready = std::getenv("WEFT_TEST_NOTE");
+  if (std::filesystem::is_directory(ready)) {
+    std::ofstream(ready / std::getenv("RANK")) << "ready";
+  }
   std::this_thread::sleep_for(std::chrono::seconds(60));
 }
 

@@ -5,7 +5,7 @@ import re
 
 import torch
 from weft import _weft
-from weft.capture import _batch_arguments, _batch_tensors
+from weft.capture import batch_tensors
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 
@@ -24,7 +24,7 @@ class Training:
     def step(self, batch=(), optimizer=None, graph=None, scalars=None, number=0):
         """The outputs by kind and key."""
         graph = graph or self.graph
-        known = {("batch", key): value for key, value in _batch_tensors(*_batch_arguments(batch))}
+        known = {("batch", key): value for key, value in batch_tensors(batch)}
         if optimizer is not None:
             for i, group in enumerate(optimizer.param_groups):
                 known[("scalar", f"lr.{i}")] = torch.tensor(group["lr"], dtype=torch.float64)

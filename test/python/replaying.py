@@ -4,7 +4,7 @@
 import torch
 import weft
 from weft import _weft
-from weft.capture import _batch_arguments, _batch_tensors, _loss
+from weft.capture import _batch_arguments, _loss, batch_tensors
 
 
 def eager_step(model, batch):
@@ -22,14 +22,14 @@ def step_inputs(graph, model, batch):
     tensors = dict(model.named_parameters(remove_duplicate=False))
     tensors.update(model.named_buffers(remove_duplicate=False))
     tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-    batch_tensors = dict(_batch_tensors(*_batch_arguments(batch)))
+    named = dict(batch_tensors(batch))
     unnamed = {}
     if any(key.startswith("unnamed.") for _, key in graph.inputs("step")):
         unnamed = dict(zip(graph.outputs("init"), replay_init(graph), strict=True))
     inputs = []
     for kind, key in graph.inputs("step"):
         if kind == "batch":
-            inputs.append(batch_tensors[key])
+            inputs.append(named[key])
         elif kind == "constant":
             inputs.append(_weft.constant(graph, key))
         elif key in tensors:
