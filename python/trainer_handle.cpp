@@ -36,6 +36,15 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& batch) {
   return tensors;
 }
 
+// Ranks meet once in the life of a process, however many trainers it makes.
+std::shared_ptr<World> world_of(const Rendezvous& rendezvous) {
+  static const std::shared_ptr<World> world = connect(rendezvous);
+  return world;
+}
+
+// The one whose doings the other ranks are told.
+const TrainerHandle* watched = nullptr;
+
 // The checkpoint that the path means; none when it is no checkpoint.
 std::optional<std::string> checkpoint_at(const std::string& path) {
   if (!std::filesystem::is_directory(path)) {
@@ -54,7 +63,7 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
       rendezvous && rendezvous->size > 1) {
     options.trainer.rank = rendezvous->rank;
     options.trainer.ranks = rendezvous->size;
-    world_ = connect(*rendezvous);
+    world_ = world_of(*rendezvous);
   }
   if (options.loss_scale) {
     scale_.emplace(*options.loss_scale);
@@ -71,12 +80,13 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
       std::move(options.trainer),
       world_.get());
   if (world_) {
+    watched = this;
     world_->watch([this] { return trainer_->doing(); });
   }
 }
 
 TrainerHandle::~TrainerHandle() {
-  if (world_) {
+  if (world_ && watched == this) {
     world_->watch({});
   }
 }

@@ -88,7 +88,7 @@ class TrainerHandle {
   const Trainer::Resident& resident(const std::string& name) const;
   Communicator& everybody();
 
-  std::unique_ptr<World> world_;
+  std::shared_ptr<World> world_;
   std::unique_ptr<Communicator> everybody_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<LossScale> scale_;

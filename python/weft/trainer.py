@@ -241,7 +241,7 @@ class Trainer:
         for name, parameter, key, tensor in self._held_states:
             state = self.optimizer.state[parameter]
             if state.get(key) is not tensor:
-                missing = torch.full_like(tensor, key == "step" and parameter in past)
+                missing = torch.ones_like(tensor) if key == "step" and parameter in past else tensor
                 fill(name, missing if state.get(key) is None else torch.as_tensor(state[key]), from_first)
                 state[key] = tensor
         if from_first:
