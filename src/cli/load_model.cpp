@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-
 std::string interpreter(const ModelOptions& options) {
   if (!options.python.empty()) {
     return options.python;

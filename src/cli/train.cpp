@@ -528,7 +528,8 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
           flags.local_batch_norm,
           "Batch norms by each rank's own part of the batch: another result")
       ->group(kGroup);
-  command.add_option("--threads", options.threads, "Threads inside one operator")
+  command
+      .add_option("--threads", options.threads, "Threads inside one operator")
       ->check(positive())
       ->type_name("N")
       ->group(kGroup);

@@ -102,7 +102,8 @@ void statistics(const Bound& in) {
   const at::Tensor running_var = in.operands[2].to(at::kDouble);
   std::vector<at::Tensor> made;
   for (int i = 0; i < 5; ++i) {
-    made.push_back(at::empty({channels}, at::TensorOptions().dtype(at::kDouble)));
+    made.push_back(
+        at::empty({channels}, at::TensorOptions().dtype(at::kDouble)));
   }
   for (int64_t c = 0; c < channels; ++c) {
     const double mean = sums[c] / count;
@@ -168,8 +169,7 @@ void backward_input(const Bound& in) {
   constexpr at::ScalarType made_type = c10::CppTypeToScalarType<T>::value;
   const bool is_direct = in.results[0].scalar_type() == made_type &&
                          in.results[0].is_contiguous(format);
-  const at::Tensor made =
-      is_direct ? in.results[0] : at::empty_like(x.tensor);
+  const at::Tensor made = is_direct ? in.results[0] : at::empty_like(x.tensor);
   T* dx = made.mutable_data_ptr<T>();
   const T* xs = data<T>(x.tensor);
   const T* dys = data<T>(dy.tensor);
@@ -177,8 +177,8 @@ void backward_input(const Bound& in) {
     const T middle = data<T>(mean)[c];
     const T inverse = data<T>(invstd)[c];
     const auto mean_dy = static_cast<T>(sums[c] / count);
-    const auto slope = static_cast<T>(
-        sums[x.channels + c] * inverse * inverse / count);
+    const auto slope =
+        static_cast<T>(sums[x.channels + c] * inverse * inverse / count);
     const T scale = has_weight ? inverse * data<T>(weight)[c] : inverse;
     for (int64_t i = first; i < first + length; ++i) {
       dx[i] = (dys[i] - mean_dy - (xs[i] - middle) * slope) * scale;
@@ -238,8 +238,7 @@ Kernel bind_batch_norm_kernel(const KernelArguments& arguments) {
   const bool in_double =
       arguments.operands[entry->image].scalar_type() == at::kDouble;
   return [run = in_double ? entry->in_double : entry->in_float,
-          bound = Bound{
-              arguments.node, arguments.operands, arguments.results}](
+          bound = Bound{arguments.node, arguments.operands, arguments.results}](
              const StepContext&) { run(bound); };
 }
 

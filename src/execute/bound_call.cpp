@@ -115,8 +115,7 @@ void BoundCall::accept_first(const std::vector<at::Tensor>& made) {
     if (!planned.defined() || planned.numel() == 0) {
       continue;
     }
-    const bool is_there =
-        made[i].const_data_ptr() == planned.const_data_ptr();
+    const bool is_there = made[i].const_data_ptr() == planned.const_data_ptr();
     WEFT_CHECK(
         made[i].sizes() == planned.sizes() &&
             made[i].scalar_type() == planned.scalar_type() &&

@@ -27,8 +27,7 @@ std::vector<at::Tensor> run_node(
     const std::vector<at::Tensor>& operands,
     const StepContext& context) {
   if (node.op == "weft.guard") {
-    check_guard(
-          function[node.results.front()].name, node, operands.front());
+    check_guard(function[node.results.front()].name, node, operands.front());
     return {operands.front()};
   }
   if (node.op.starts_with("weft.") || is_random(node)) {

@@ -78,8 +78,8 @@ void Executor::run_actions(int64_t step, StepClock* clock) {
       }
     }
     if (clock != nullptr) {
-      clock->events[i].end_seconds = std::max(
-          clock->events[i].end_seconds, clock->now_seconds());
+      clock->events[i].end_seconds =
+          std::max(clock->events[i].end_seconds, clock->now_seconds());
     }
   }
 }

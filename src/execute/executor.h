@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program -> Timeline, for real: one rank's instructions, in order. Every tensor
-// of the block has its place from the start, so a step only calls kernels.
+// Program -> Timeline, for real: one rank's instructions, in order. Every
+// tensor of the block has its place from the start, so a step only calls
+// kernels.
 #pragma once
 
 #include "execute/arena.h"

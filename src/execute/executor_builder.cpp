@@ -41,8 +41,7 @@ std::vector<Piece> pieces(
       whole_sizes(block.function[value].type, layout, program.mesh);
   std::vector<Piece> out;
   for (size_t dim = 0; dim < whole.size(); ++dim) {
-    out.push_back(
-        piece_of(program.mesh, layout.dims[dim], whole[dim], rank));
+    out.push_back(piece_of(program.mesh, layout.dims[dim], whole[dim], rank));
   }
   return out;
 }
@@ -156,8 +155,7 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Call& call) {
   for (const ValueId result : node.results) {
     const TensorType& type = block_.function[result].type;
     if (!is_undefined(type)) {
-      tensor(result) =
-          tensor_over(memory_of(storage_[index(result)]), type);
+      tensor(result) = tensor_over(memory_of(storage_[index(result)]), type);
     }
   }
   const OpDef* def = find_op(node.op);
@@ -263,8 +261,7 @@ ExecutorBuilder::Action ExecutorBuilder::all_reduce(const Start& start) {
                           storage_bytes(block_, last);
     const DType dtype = block_.function[first].type.dtype;
     moved = tensor_over(
-        memory_of(first),
-        make_type(dtype, {bytes / element_bytes(dtype)}));
+        memory_of(first), make_type(dtype, {bytes / element_bytes(dtype)}));
   }
   const auto transfer = std::make_shared<Transfer>();
   transfer->instruction = at_;

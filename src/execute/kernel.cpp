@@ -14,9 +14,8 @@ namespace {
 // Attention has a generator in its schema and draws nothing on a CPU: what the
 // op table knows is believed, and of other ops the schema.
 bool draws(const Node& node) {
-  return find_op(node.op) != nullptr
-             ? is_random(node)
-             : find_option(node, kRngOption) != nullptr;
+  return find_op(node.op) != nullptr ? is_random(node)
+                                     : find_option(node, kRngOption) != nullptr;
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ class PlacedAllocator final : public c10::Allocator {
       return before_->allocate(bytes);
     }
     const auto wanted = static_cast<int64_t>(bytes);
-    std::byte* memory = call->is_learned_ ? call->later_run(wanted)
-                                          : call->first_run(wanted);
+    std::byte* memory =
+        call->is_learned_ ? call->later_run(wanted) : call->first_run(wanted);
     if (memory != nullptr) {
       return {memory, memory, &give_back, c10::Device(c10::kCPU)};
     }
@@ -229,10 +229,7 @@ bool CallMemory::is_free(const Extent& extent, const Request& request) const {
   for (const Request& other : requests_) {
     if (&other != &request && other.memory != nullptr &&
         clashes(
-            other.memory,
-            other.memory + other.bytes,
-            other.begin,
-            other.end)) {
+            other.memory, other.memory + other.bytes, other.begin, other.end)) {
       return false;
     }
   }

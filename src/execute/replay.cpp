@@ -4,8 +4,8 @@
 #include "aten/call.h"
 #include "aten/types.h"
 #include "base/error.h"
-#include "execute/guard.h"
 #include "execute/allocation_watch.h"
+#include "execute/guard.h"
 #include "execute/trunc_normal.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -136,8 +136,7 @@ std::vector<at::Tensor> replay_around(
     for_each_operand(
         node, [&](ValueId id) { arguments.push_back(values[index(id)]); });
     if (node.op == "weft.guard") {
-      check_guard(
-          function[node.results.front()].name, node, arguments.front());
+      check_guard(function[node.results.front()].name, node, arguments.front());
       values[index(node.results.front())] = arguments.front();
       continue;
     }

@@ -64,9 +64,8 @@ class Bucketing {
         block_.function.inputs.begin(),
         block_.function.inputs.end(),
         [root](const Input& input) { return input.value == root; });
-    return !is_input &&
-           dense_bytes(block_.function[operand].type) ==
-               storage_bytes(block_, root);
+    return !is_input && dense_bytes(block_.function[operand].type) ==
+                            storage_bytes(block_, root);
   }
 
   void join_bucket(Start start) {

@@ -110,8 +110,8 @@ class Placement {
       into.storages.emplace_back(storage, into.bytes);
       into.bytes += from.bytes;
       from.bytes = 0;
-      item_of_[index(storage)] = item_of_[index(
-          storage_[index(start.operands.front())])];
+      item_of_[index(storage)] =
+          item_of_[index(storage_[index(start.operands.front())])];
     }
     bucket_left_[&into - items_.data()] = start.operands.size();
   }
@@ -129,8 +129,8 @@ class Placement {
   }
 
   void add_scratch(NodeId node, int64_t at) {
-    const int64_t bytes = call_scratch_bytes(
-        block_.function, block_.function.nodes[index(node)]);
+    const int64_t bytes =
+        call_scratch_bytes(block_.function, block_.function.nodes[index(node)]);
     if (bytes == 0) {
       return;
     }

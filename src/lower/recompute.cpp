@@ -85,9 +85,7 @@ class Recomputation {
     return first_later_[index(root)] < count_;
   }
 
-  int64_t bytes(ValueId root) const {
-    return storage_bytes(step_[root].type);
-  }
+  int64_t bytes(ValueId root) const { return storage_bytes(step_[root].type); }
 
   bool is_cheap(const Node& node) const {
     if (node.phase != Phase::Forward || is_random(node)) {

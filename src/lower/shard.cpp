@@ -138,12 +138,11 @@ class Shard {
     // What stands for each value of the step.
     std::vector<ValueId> now(step_.values.size(), ValueId::None);
     for (const Input& input : step_.inputs) {
-      now[index(input.value)] =
-          add_value(
-              block,
-              step_[input.value].name,
-              local(input.value),
-              lowering_.layouts[index(input.value)]);
+      now[index(input.value)] = add_value(
+          block,
+          step_[input.value].name,
+          local(input.value),
+          lowering_.layouts[index(input.value)]);
       block.function.inputs.push_back(input);
       block.function.inputs.back().value = now[index(input.value)];
     }
@@ -169,12 +168,11 @@ class Shard {
   // Appends the node, whose results are still those of the step.
   void call(Block& block, Node node, std::vector<ValueId>& now) const {
     for (ValueId& result : node.results) {
-      const ValueId mine =
-          add_value(
-              block,
-              step_[result].name,
-              local(result),
-              lowering_.layouts[index(result)]);
+      const ValueId mine = add_value(
+          block,
+          step_[result].name,
+          local(result),
+          lowering_.layouts[index(result)]);
       now[index(result)] = mine;
       result = mine;
     }
@@ -195,12 +193,11 @@ class Shard {
     node.phase = block.function.nodes.back().phase;
     node.args = {{operand}};
     node.args.insert(node.args.end(), more.begin(), more.end());
-    const ValueId result =
-        add_value(
-            block,
-            unique(cat(block.function[operand].name, suffix)),
-            like(block.function[operand].type),
-            block.layouts[index(operand)]);
+    const ValueId result = add_value(
+        block,
+        unique(cat(block.function[operand].name, suffix)),
+        like(block.function[operand].type),
+        block.layouts[index(operand)]);
     node.results = {result};
     block.instructions.emplace_back(
         Call{static_cast<NodeId>(block.function.nodes.size())});

@@ -3,7 +3,8 @@
 // batch that is split it becomes sums that ranks add up, and what follows from
 // them:
 //
-//   %y, %mean, %invstd, %rm.1, %rv.1 = aten._native_batch_norm_legit_functional(
+//   %y, %mean, %invstd, %rm.1, %rv.1 =
+//   aten._native_batch_norm_legit_functional(
 //       %x, %w, %b, %rm, %rv, true, 0.1, 1e-05)
 //
 //   %sums = weft.batch_norm_sums(%x)
@@ -59,9 +60,7 @@ class Splitting {
 
   ValueId add(const Node& like, std::string_view suffix, TensorType type) {
     return add_value(
-        step_,
-        cat(step_[like.results.front()].name, suffix),
-        std::move(type));
+        step_, cat(step_[like.results.front()].name, suffix), std::move(type));
   }
 
   void call(
@@ -83,8 +82,8 @@ class Splitting {
     const TensorType channel = step_[node.results.at(1)].type;
     const Arg momentum{number_arg(node, training + 1, 0.1)};
     const Arg eps{number_arg(node, training + 2, 1e-5)};
-    const ValueId sums = add(
-        node, ".sums", make_type(DType::F64, {2, type.sizes.at(1)}));
+    const ValueId sums =
+        add(node, ".sums", make_type(DType::F64, {2, type.sizes.at(1)}));
     call(node, "weft.batch_norm_sums", {{input}}, {sums});
     const ValueId variance = add(node, ".variance", channel);
     // Without running statistics, the new ones go nowhere.
@@ -100,12 +99,7 @@ class Splitting {
     call(
         node,
         "weft.batch_norm_statistics",
-        {{sums},
-         running_mean,
-         running_var,
-         {count_of(type)},
-         momentum,
-         eps},
+        {{sums}, running_mean, running_var, {count_of(type)}, momentum, eps},
         {node.results[1],
          variance,
          node.results[2],
@@ -132,8 +126,8 @@ class Splitting {
   void backward(Node node) {
     const ValueId input = value_arg(node, 1);
     const TensorType type = step_[input].type;
-    const ValueId sums = add(
-        node, ".sums", make_type(DType::F64, {2, type.sizes.at(1)}));
+    const ValueId sums =
+        add(node, ".sums", make_type(DType::F64, {2, type.sizes.at(1)}));
     call(
         node,
         "weft.batch_norm_backward_sums",

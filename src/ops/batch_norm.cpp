@@ -72,9 +72,9 @@ struct BatchNorm {
     // maximum is any of them.
     const char* equal = returns_running_statistics ? ":max" : "";
     const TensorType& input = type_arg(function, node, 0);
-    const std::string image =
-        is_local(node) ? local_term(input)
-                       : image_term(input, training(node), equal);
+    const std::string image = is_local(node)
+                                  ? local_term(input)
+                                  : image_term(input, training(node), equal);
     std::vector<std::string> operands(training_position, "c");
     operands[0] = image;
     const std::string saved = training(node) ? "c" : "_";

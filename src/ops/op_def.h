@@ -60,8 +60,9 @@ struct WeightedMean {
   int weight_result = 0;
 };
 
-// A batch norm: where its switch for training stands, and which way it goes. One
-// that trains takes sums over the whole batch (lower/split_batch_norms.cpp).
+// A batch norm: where its switch for training stands, and which way it goes.
+// One that trains takes sums over the whole batch
+// (lower/split_batch_norms.cpp).
 struct BatchNormKind {
   int training_arg = 0;
   bool is_backward = false;

@@ -177,8 +177,7 @@ class Renumbering {
         move_value(made);
       }
       after_.instructions.push_back(instruction);
-      std::visit(
-          [this](auto& one) { move(one); }, after_.instructions.back());
+      std::visit([this](auto& one) { move(one); }, after_.instructions.back());
     }
     for (const Output& output : before_.function.outputs) {
       after_.function.outputs.push_back(output);

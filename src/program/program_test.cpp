@@ -185,13 +185,14 @@ TEST(ProgramTransfers, PrintWhatTheyParsed) {
 TEST(ProgramTransfers, ADeadlockIsAnError) {
   const std::string start = "program @stages";
   EXPECT_EQ(
-      stages_with(
-          "  start %y.sent = send(%y) to 0\n  wait %y.sent\n", ""),
+      stages_with("  start %y.sent = send(%y) to 0\n  wait %y.sent\n", ""),
       start +
           ", block @first, instruction 9 (wait %g): rank 0 waits for ever: "
           "rank 1 never starts its part before");
   EXPECT_EQ(
-      stages_with("receive : f32[2, 8] at [-, -] from 0", "receive : f32[8] at [-] from 0"),
+      stages_with(
+          "receive : f32[2, 8] at [-, -] from 0",
+          "receive : f32[8] at [-] from 0"),
       start +
           ", block @second, instruction 0 (start %y = receive): rank 1 starts "
           "a transfer of f32[8] where rank 0 starts one of f32[2, 8]");

@@ -23,8 +23,7 @@ std::string percent_names(
 
 // " at [data, -] overwrites(%x) offset(4096)" for the values that one line
 // makes.
-std::string print_places(
-    const Block& block, const std::vector<ValueId>& made) {
+std::string print_places(const Block& block, const std::vector<ValueId>& made) {
   std::vector<std::string> layouts;
   std::vector<ValueId> overwrites;
   std::vector<std::string> offsets;
@@ -40,8 +39,7 @@ std::string print_places(
   }
   std::string out = cat(" at ", join(layouts, ", "));
   if (overwrites_any) {
-    out += cat(
-        " overwrites(", percent_names(block.function, overwrites), ")");
+    out += cat(" overwrites(", percent_names(block.function, overwrites), ")");
   }
   if (placed_any) {
     out += cat(" offset(", join(offsets, ", "), ")");
@@ -55,10 +53,9 @@ std::string print_start(const Block& block, const Start& start) {
       cat("(", percent_names(function, start.operands), ")");
   const std::vector<int64_t>& offsets = block.offsets;
   const ValueId first = start.results.front();
-  const std::string offset =
-      offsets[index(first)] < 0
-          ? ""
-          : cat(" offset(", offsets[index(first)], ")");
+  const std::string offset = offsets[index(first)] < 0
+                                 ? ""
+                                 : cat(" offset(", offsets[index(first)], ")");
   switch (start.kind) {
     case TransferKind::AllReduce:
       return cat(operands, " over {", join(start.axes, ", "), "}");
@@ -109,11 +106,8 @@ std::string print(const Block& block) {
           block.last_rank,
           " {\n");
   for (const Input& input : function.inputs) {
-    out +=
-        cat("  ",
-            print(function, input),
-            print_places(block, {input.value}),
-            "\n");
+    out += cat(
+        "  ", print(function, input), print_places(block, {input.value}), "\n");
   }
   std::optional<Phase> phase;
   for (const Instruction& instruction : block.instructions) {
@@ -278,11 +272,10 @@ class BlockParser {
     where(&start);
     for (size_t i = 0; i < names.size(); ++i) {
       const ValueId operand = start.operands[i];
-      start.results.push_back(lines_.define(
-          std::move(names[i]), lines_.so_far()[operand].type));
+      start.results.push_back(
+          lines_.define(std::move(names[i]), lines_.so_far()[operand].type));
       follow(
-          block,
-          without_partial(block->layouts[index(operand)], start.axes));
+          block, without_partial(block->layouts[index(operand)], start.axes));
     }
     if (start.kind == TransferKind::Copy && scanner_.looking_at("offset")) {
       block->offsets.pop_back();

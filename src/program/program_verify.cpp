@@ -133,8 +133,7 @@ class BlockVerifier {
       case State::Pending:
         return check(false, value, "is read before its wait");
       case State::Taken:
-        return check(
-            false, value, "is read after its storage was taken over");
+        return check(false, value, "is read after its storage was taken over");
       case State::Freed:
         return check(false, value, "is read after it was freed");
     }
@@ -240,8 +239,8 @@ class BlockVerifier {
   void step(const Wait& wait) {
     State& now = state_[index(wait.value)];
     check(now == State::Pending, wait.value, "has no start to wait for");
-    const auto& start = std::get<Start>(
-        block_.instructions[transfer_of_.at(wait.value)]);
+    const auto& start =
+        std::get<Start>(block_.instructions[transfer_of_.at(wait.value)]);
     for (const ValueId result : start.results) {
       state_[index(result)] = State::Ready;
     }
@@ -275,14 +274,13 @@ class BlockVerifier {
 }  // namespace
 
 std::string place_in(const Program& program, const Block& block, size_t at) {
-  const std::string where =
-      at < block.instructions.size()
-          ? cat("instruction ",
-                at,
-                " (",
-                label(block, block.instructions[at]),
-                ")")
-          : std::string("the end");
+  const std::string where = at < block.instructions.size()
+                                ? cat("instruction ",
+                                      at,
+                                      " (",
+                                      label(block, block.instructions[at]),
+                                      ")")
+                                : std::string("the end");
   return cat(
       "program @",
       program.name,

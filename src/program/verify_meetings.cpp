@@ -91,9 +91,8 @@ class Meetings {
           start.peer >= 0 && start.peer < rank_count(program_.mesh) &&
               start.peer != rank,
           cat("there is no other rank ", start.peer));
-      lane = start.kind == TransferKind::Send
-                 ? Lane{false, {rank, start.peer}}
-                 : Lane{false, {start.peer, rank}};
+      lane = start.kind == TransferKind::Send ? Lane{false, {rank, start.peer}}
+                                              : Lane{false, {start.peer, rank}};
     }
     const size_t number = state.started[lane]++;
     for (const ValueId result : start.results) {
@@ -129,18 +128,15 @@ class Meetings {
 
   bool all_there(const std::pair<Lane, size_t>& meeting) const {
     const auto& [lane, number] = meeting;
-    return std::all_of(
-        lane.ranks.begin(), lane.ranks.end(), [&](int64_t rank) {
-          const auto& started =
-              ranks_[static_cast<size_t>(rank)].started;
-          const auto found = started.find(lane);
-          return found != started.end() && found->second > number;
-        });
+    return std::all_of(lane.ranks.begin(), lane.ranks.end(), [&](int64_t rank) {
+      const auto& started = ranks_[static_cast<size_t>(rank)].started;
+      const auto found = started.find(lane);
+      return found != started.end() && found->second > number;
+    });
   }
 
   std::string missing(const Rank& state) const {
-    const auto& wait =
-        std::get<Wait>(state.block->instructions[state.next]);
+    const auto& wait = std::get<Wait>(state.block->instructions[state.next]);
     const auto& [lane, number] = state.waits.at(wait.value);
     std::vector<std::string> names;
     for (const int64_t rank : lane.ranks) {

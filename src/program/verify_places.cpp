@@ -47,8 +47,7 @@ class PlaceVerifier {
     const bool has_place =
         storage_[index(value)] == value && bytes > 0 &&
         tiers_[index(value)] == Tier::Device &&
-        std::find(resident_.begin(), resident_.end(), value) ==
-            resident_.end();
+        std::find(resident_.begin(), resident_.end(), value) == resident_.end();
     check(
         has_place == (offset >= 0) || bytes == 0,
         cat(what,

@@ -162,13 +162,12 @@ class Simulation {
       meeting.ranks = group;
       meeting.events.resize(group.size());
       const auto count = static_cast<int64_t>(group.size());
-      meeting.cost_seconds =
-          count == 1
-              ? 0
-              : all_reduce_seconds(
-                    count,
-                    transfer_bytes(*state.block, start),
-                    link_between(cluster_, group));
+      meeting.cost_seconds = count == 1
+                                 ? 0
+                                 : all_reduce_seconds(
+                                       count,
+                                       transfer_bytes(*state.block, start),
+                                       link_between(cluster_, group));
     }
     const auto member = std::find(group.begin(), group.end(), rank);
     meeting.events[static_cast<size_t>(member - group.begin())] =

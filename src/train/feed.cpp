@@ -104,15 +104,13 @@ void Feed::fill(
         trainer.options().rank);
     const std::span<const int64_t> mine(
         batch.samples.data() + rows.start, static_cast<size_t>(rows.size));
-    const bool is_direct =
-        into.is_contiguous() && into.size(0) == rows.size &&
-        std::all_of(
-            layout.dims.begin() + 1, layout.dims.end(), [](const auto& axes) {
-              return axes.empty();
-            });
+    const bool is_direct = into.is_contiguous() && into.size(0) == rows.size &&
+                           std::all_of(
+                               layout.dims.begin() + 1,
+                               layout.dims.end(),
+                               [](const auto& axes) { return axes.empty(); });
     Dims sizes = {rows.size};
-    sizes.insert(
-        sizes.end(), match.type.sizes.begin(), match.type.sizes.end());
+    sizes.insert(sizes.end(), match.type.sizes.begin(), match.type.sizes.end());
     const at::Tensor read =
         is_direct ? into : at::empty(sizes, into.scalar_type());
     read_batch(

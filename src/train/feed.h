@@ -30,8 +30,8 @@ class Feed {
   // The types of a batch of so many samples.
   BatchTypes types(int64_t samples) const;
   // Fills the batch inputs of the step with this rank's rows.
-  void fill(const Trainer& trainer, PreparedStep& step, const Batch& batch)
-      const;
+  void fill(
+      const Trainer& trainer, PreparedStep& step, const Batch& batch) const;
 
  private:
   const BatchTypes usual_;

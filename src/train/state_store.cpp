@@ -47,7 +47,9 @@ std::pair<int64_t, int64_t> replica(
   for (size_t axis = 0; axis < trainer.mesh().axes.size(); ++axis) {
     const Axis& one = trainer.mesh().axes[axis];
     const bool splits = std::any_of(
-        each.layout.dims.begin(), each.layout.dims.end(), [&](const auto& axes) {
+        each.layout.dims.begin(),
+        each.layout.dims.end(),
+        [&](const auto& axes) {
           return std::find(axes.begin(), axes.end(), one.name) != axes.end();
         });
     if (!splits) {
@@ -64,9 +66,8 @@ void read_into(
     const std::string& name,
     const Box& box,
     const at::Tensor& into) {
-  at::Tensor rows = into.is_contiguous()
-                        ? into
-                        : at::empty(into.sizes(), into.scalar_type());
+  at::Tensor rows =
+      into.is_contiguous() ? into : at::empty(into.sizes(), into.scalar_type());
   source.read(
       name,
       box,
@@ -154,8 +155,8 @@ void load_parameters(Trainer& trainer, TensorSource& source) {
     }
     const std::vector<std::string>& names = each.input.keys;
     used.insert(names.begin(), names.end());
-    const auto found = std::find_if(
-        names.begin(), names.end(), [&](const std::string& name) {
+    const auto found =
+        std::find_if(names.begin(), names.end(), [&](const std::string& name) {
           return source.has(name);
         });
     if (found == names.end()) {

@@ -142,8 +142,7 @@ class Loop {
         resume(*last.path);
         return;
       }
-      say(
-          cat("no checkpoint in ", options_.output, ": starting anew"));
+      say(cat("no checkpoint in ", options_.output, ": starting anew"));
     } else if (saving_) {
       const LastCheckpoint last = find_last(options_.output);
       WEFT_CHECK_USER(
@@ -338,11 +337,8 @@ class Loop {
     }
     summary_.evaluation_loss = sum / static_cast<double>(samples);
     write({{"evaluation_loss", *summary_.evaluation_loss}});
-    say(
-        cat("step ",
-            state_.step,
-            ": evaluation loss ",
-            *summary_.evaluation_loss));
+    say(cat(
+        "step ", state_.step, ": evaluation loss ", *summary_.evaluation_loss));
   }
 
   void report(

@@ -59,7 +59,8 @@ struct TrainSummary {
   std::optional<double> evaluation_loss;
   // "SIGTERM" when a signal ended it before its last step.
   std::string stopped_by;
-  // The last checkpoint, and the model by its own names; empty without `output`.
+  // The last checkpoint, and the model by its own names; empty without
+  // `output`.
   std::string checkpoint;
   std::string model;
 };

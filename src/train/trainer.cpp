@@ -143,8 +143,7 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
 }
 
 void Trainer::bind(PreparedStep& step, const Plan& plan) {
-  step.program =
-      lower(step.graph, plan, any_cluster(plan), options_.lowering);
+  step.program = lower(step.graph, plan, any_cluster(plan), options_.lowering);
   mesh_ = step.program.mesh;
   check_budget(step.program);
   step.executor = std::make_unique<Executor>(

@@ -69,8 +69,8 @@ void prove_result_in_operand(
     }
     bound.run(stack);
     for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_TRUE(at::equal(
-          places[i].nan_to_num(0.5), expected[i].nan_to_num(0.5)))
+      EXPECT_TRUE(
+          at::equal(places[i].nan_to_num(0.5), expected[i].nan_to_num(0.5)))
           << what << ": result " << i << " in run " << run;
     }
   }
