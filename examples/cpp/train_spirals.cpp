@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A torch::nn model, trained by Weft on two spirals. Started by torchrun
+// (--no-python), the ranks share each batch.
+#include "capture/torch_module.h"
+#include "execute/communicator.h"
+#include "plan/data_parallel.h"
+#include "train/state_store.h"
+
+#include <torch/nn.h>
+
+#include <iostream>
+
+namespace {
+constexpr int64_t kBatch = 64;
+
+weft::ModuleStep build() {
+  torch::nn::Sequential net(
+      torch::nn::Linear(2, 64), torch::nn::Tanh(), torch::nn::Linear(64, 2));
+  const at::Tensor x = torch::zeros({kBatch, 2});
+  const at::Tensor y = torch::zeros({kBatch}, torch::kLong);
+  return {net.ptr(), {{"x", x}, {"y", y}}, [=]() mutable {
+            return torch::nn::functional::cross_entropy(net->forward(x), y);
+          }};
+}
+
+std::vector<at::Tensor> spirals() {
+  const at::Tensor y = torch::randint(2, {kBatch}, torch::kLong);
+  const at::Tensor radius = torch::rand({kBatch});
+  const at::Tensor angle = 4 * radius + y * M_PI;
+  return {torch::stack({radius * angle.cos(), radius * angle.sin()}, 1), y};
+}
+}  // namespace
+
+int main() {
+  torch::manual_seed(0);
+  const weft::OptimizerDescription adam = {
+      "adam", {{{{"lr", 0.02}}, {"0.weight", "0.bias", "2.weight", "2.bias"}}}};
+  const weft::Graph graph = weft::capture_module("spirals", build, adam);
+  const weft::Rendezvous rendezvous =
+      weft::rendezvous_from_environment().value_or(weft::Rendezvous{});
+  const auto world = rendezvous.size > 1 ? weft::connect(rendezvous) : nullptr;
+  weft::Trainer trainer(
+      [&](const weft::BatchTypes&, weft::StepKind) { return graph; },
+      [&](const weft::Graph& one) {
+        return weft::data_parallel(one, rendezvous.size);
+      },
+      {.rank = rendezvous.rank, .ranks = rendezvous.size},
+      world.get());
+  weft::PreparedStep& step =
+      trainer.prepare(weft::batch_types(graph), weft::StepKind::Train);
+  weft::initialise_parameters(trainer, graph);
+  for (int64_t number = 0; number < 200; ++number) {
+    trainer.set_batch(step, spirals());
+    const double loss = trainer.train(step, number, {0.02}).loss;
+    if (rendezvous.rank == 0 && number % 40 == 39) {
+      std::cout << "step " << number + 1 << "  loss " << loss << "\n";
+    }
+  }
+}

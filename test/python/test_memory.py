@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory that lowering predicts for a step is the memory that its run uses, to the byte."""
+
+import pytest
+import weft
+from training import EXAMPLES, make
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_predicted_bytes_are_used_bytes(example):
+    model, batch, optimizer = make(example, dropout=0.1)
+    trainer = weft.parallelize(model, optimizer, batch)
+    for _ in range(2):
+        trainer.step(batch)
+    predicted, used, _, _ = trainer._core.memory(trainer._tensors(batch))
+    assert used == predicted
