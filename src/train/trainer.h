@@ -63,7 +63,7 @@ struct TrainerOptions {
   int64_t accumulate = 1;
   // Gradients can be read after a step.
   bool keep_gradients = false;
-  LowerOptions lowering;
+  LowerOptions lowering = {};
 };
 
 struct StepResult {
