@@ -35,11 +35,6 @@ def test_one_rank_has_the_bits_of_eager(example):
 SPLIT = [example for example in EXAMPLES if example not in ("cosmoflow", "lstm")]
 
 
-def splits(example, ranks):
-    # One sample a rank gives T5's attention bias strides that the program does not expect.
-    return example != "t5" or ranks == 2
-
-
 def distance(ours, theirs):
     if torch.equal(ours, theirs):
         return 0.0
@@ -75,7 +70,6 @@ def on_ranks(request, tmp_path_factory):
     """What one and several ranks come to, by (example, options)."""
     jobs = [(example, {"double": double}) for example in SPLIT for double in (False, True)]
     jobs.append(("gpt", {"dropout": 0.1, "double": True}))
-    jobs = [job for job in jobs if splits(job[0], request.param)]
     torch.set_num_threads(1)
     several = train_on_ranks(request.param, tmp_path_factory.mktemp("ranks"), jobs)
     return request.param, {str(job): (several[i], train_weft(job[0], **job[1])[:2]) for i, job in enumerate(jobs)}
@@ -84,8 +78,6 @@ def on_ranks(request, tmp_path_factory):
 def compare(on_ranks, example, loss_tolerance, **options):
     """How far apart parameters and buffers are; losses are held to the tolerance, ranks to the same bits."""
     ranks, results = on_ranks
-    if not splits(example, ranks):
-        pytest.skip("one sample a rank does not run yet")
     several, (losses, tensors) = results[str((example, options))]
     for other in several[1:]:
         assert other[0] == several[0][0]
