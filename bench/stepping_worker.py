@@ -114,10 +114,13 @@ def measure_steps(task):
             result[name] = type(error).__name__
             del arms[name]
     taken = {name: [] for name in arms}
+    wall, busy = time.perf_counter(), time.process_time()
     for _ in range(task["repeats"]):
         for name, step in arms.items():
             taken[name] += seconds(step, task["steps"])
     result.update({name: statistics.median(values) for name, values in taken.items()})
+    if RANKS == 1:
+        result["core_share"] = (time.process_time() - busy) / (time.perf_counter() - wall)
     result["program"] = trainer._core.program(batch_tensors(batch))
     if RANKS > 1:
         shares = []
