@@ -44,7 +44,7 @@ int main() {
       [&](const weft::Graph& one) {
         return weft::data_parallel(one, rendezvous.size);
       },
-      {.rank = rendezvous.rank, .ranks = rendezvous.size},
+      {.rank = rendezvous.rank, .ranks = rendezvous.size, .lowering = {}},
       world.get());
   weft::PreparedStep& step =
       trainer.prepare(weft::batch_types(graph), weft::StepKind::Train);
