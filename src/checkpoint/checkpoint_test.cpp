@@ -101,7 +101,7 @@ TEST(Checkpoint, LoadsOnAnyNumberOfRanks) {
       ASSERT_EQ(values_of<float>(got), values_at(7, first, rows));
     }
   }
-  std::vector<std::byte> column(12 * 4);
+  std::vector<std::byte> column(48);
   checkpoint.read("weight", {{0, 3}, {12, 1}}, column);
   EXPECT_EQ(values_of<float>(column)[11], 7000 + 11 * 5 + 3);
 }
@@ -155,7 +155,7 @@ TEST(Checkpoint, FlippedByteIsFound) {
   // The last eight bytes of a shard are the count, before it is the weight.
   flip_byte(path + "/rank-1.safetensors", 9);
   Checkpoint checkpoint(path);
-  std::vector<std::byte> got(5 * 4);
+  std::vector<std::byte> got(20);
   checkpoint.read("weight", {{0, 0}, {1, 5}}, got);
   EXPECT_EQ(
       user_error([&] { checkpoint.read("weight", {{11, 0}, {1, 5}}, got); }),
@@ -237,7 +237,8 @@ TEST(Checkpoint, EveryFlippedByteOfTheIndexIsFound) {
     changed[i] = static_cast<char>(changed[i] ^ 1);
     try {
       ASSERT_EQ(parse_checkpoint_index(changed, "text"), right) << i;
-    } catch (const UserError&) {
+    } catch (const UserError& error) {
+      ASSERT_NE(std::string_view(error.what()), "");
     }
   }
 }
@@ -275,7 +276,7 @@ TEST(Checkpoint, KilledSavesLeaveTheLastWholeOne) {
           << skipped.reason;
     }
     whole = last.step;
-    expect_whole(*last.path, whole);
+    expect_whole(last.path.value_or(""), whole);
   }
   EXPECT_GT(killed, 0);
   save(folder.path(), 40, 2);

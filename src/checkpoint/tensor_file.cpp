@@ -186,7 +186,7 @@ std::span<const std::byte> TensorFileReader::bytes(
 
 TensorFileWriter::TensorFileWriter(
     const std::string& path,
-    std::vector<TensorFileEntry> entries,
+    const std::vector<TensorFileEntry>& entries,
     const std::map<std::string, std::string>& metadata)
     : file_(path) {
   std::set<std::string> seen;

@@ -59,7 +59,7 @@ class TensorFileWriter {
   // the format lacks (c128), and on every error of the disk.
   TensorFileWriter(
       const std::string& path,
-      std::vector<TensorFileEntry> entries,
+      const std::vector<TensorFileEntry>& entries,
       const std::map<std::string, std::string>& metadata = {});
 
   // The bytes of the next tensor, in the order of `entries`: the whole tensor,

@@ -154,7 +154,7 @@ class Matcher {
       }
       return match;
     }
-    match.field = *find_field(name);
+    match.field = find_field(name).value_or(0);
     const TensorType& type = dataset_.fields()[match.field].type;
     if (type.sizes != match.type.sizes) {
       fail(

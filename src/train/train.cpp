@@ -168,6 +168,14 @@ class Loop {
     checkpoint.expect_fingerprint(fingerprint(trainer_));
     load_state(trainer_, checkpoint);
     const auto state = nlohmann::json::parse(checkpoint.state());
+    WEFT_CHECK_USER(
+        state.contains("position") && state.contains("seed") &&
+            (!scale_ || state.contains("loss_scale")),
+        path,
+        " says nothing of data, seed",
+        scale_ ? " or loss scale" : "",
+        ": it is not of a run like this one. Start from its parameters with "
+        "--load, into another --output");
     state_.step = state.at("step");
     state_.position = state.at("position");
     WEFT_CHECK_USER(
@@ -225,7 +233,9 @@ class Loop {
           feed_.types(static_cast<int64_t>(batch.samples.size())),
           StepKind::Train);
       feed_.fill(trainer_, step, batch);
-      result = trainer_.train(step, state_.step, rates, scale);
+      // Every batch has random numbers of its own.
+      result = trainer_.train(
+          step, state_.step * options_.trainer.accumulate + i, rates, scale);
       loss += result.loss / static_cast<double>(options_.trainer.accumulate);
       samples += static_cast<int64_t>(batch.samples.size());
       state_.position = batch.next_position;

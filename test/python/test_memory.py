@@ -12,5 +12,6 @@ def test_predicted_bytes_are_used_bytes(example):
     trainer = weft.parallelize(model, optimizer, batch)
     for _ in range(2):
         trainer.step(batch)
-    predicted, used, _, _ = trainer._core.memory(trainer._tensors(batch))
+    predicted, used, overflow, where = trainer._core.memory(trainer._tensors(batch))
     assert used == predicted
+    assert overflow == 0, where
