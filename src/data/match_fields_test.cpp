@@ -138,9 +138,9 @@ TEST_F(MatchFields, ReadsRowsOfABatch) {
        {"image", parse_type("f32[4, 2]")},
        {"attention_mask", parse_type("bf16[4]")}},
       *arrays_);
-  std::vector<std::byte> classes(3 * 8);
-  std::vector<std::byte> images(3 * 8);
-  std::vector<std::byte> mask(3 * 2);
+  std::vector<std::byte> classes(24);
+  std::vector<std::byte> images(24);
+  std::vector<std::byte> mask(6);
   const std::vector<int64_t> samples = {1, 0, 1};
   read_batch(*arrays_, matches, samples, {classes, images, mask});
   EXPECT_EQ(values_of<int64_t>(classes), (std::vector<int64_t>{3, 65000, 3}));

@@ -100,7 +100,7 @@ Parts split_file(std::span<const std::byte> bytes) {
       reinterpret_cast<const char*>(bytes.data()), bytes.size());
   WEFT_CHECK_USER(
       text.starts_with(kMagic) && text.size() >= 12, "it is not a .npy file");
-  const int version = text[6];
+  const int version = static_cast<unsigned char>(text[6]);
   WEFT_CHECK_USER(
       1 <= version && version <= 3,
       "it is of version ",

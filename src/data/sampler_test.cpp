@@ -53,10 +53,11 @@ TEST(Permuted, IsEven) {
     for (uint64_t key = 0; key < kKeys; ++key) {
       ++counts[static_cast<size_t>(permuted(index, kSize, key))];
     }
+    const double expected = double{kKeys} / double{kSize};
     double chi_squared = 0;
     for (const int64_t count : counts) {
-      const double off = static_cast<double>(count) - kKeys / kSize;
-      chi_squared += off * off / (kKeys / kSize);
+      const double off = static_cast<double>(count) - expected;
+      chi_squared += off * off / expected;
     }
     EXPECT_LT(chi_squared, 115) << index;
     EXPECT_GT(chi_squared, 20) << index;

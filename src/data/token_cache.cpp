@@ -85,18 +85,20 @@ void make_tokens(
 bool write_cache(
     const std::string& path, const std::function<void(const ByteSink&)>& make) {
   const std::string aside = cat(path, ".partial-", getpid());
+  bool is_there = false;
   try {
     OutputFile file(aside);
     make([&](std::span<const std::byte> bytes) { file.write(bytes); });
     file.sync_and_close();
-    if (std::rename(aside.c_str(), path.c_str()) == 0) {
-      return true;
-    }
+    is_there = std::rename(aside.c_str(), path.c_str()) == 0;
   } catch (const UserError&) {
     // The tokens are needed, the file is not.
+    is_there = false;
   }
-  unlink(aside.c_str());
-  return false;
+  if (!is_there) {
+    unlink(aside.c_str());
+  }
+  return is_there;
 }
 
 }  // namespace
