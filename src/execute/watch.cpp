@@ -264,12 +264,18 @@ std::string Watch::silent() const {
   const std::vector<Peer> known = peers();
   for (int64_t rank = 0; rank < rendezvous_.size; ++rank) {
     const Peer& peer = known[static_cast<size_t>(rank)];
-    if (rank != rendezvous_.rank && !peer.has_left &&
-        Clock::now() - peer.heard > kSilence) {
-      const bool is_stopped =
-          is_here(rank) &&
-          process_state(processes_[static_cast<size_t>(rank)]) ==
-              ProcessState::Stopped;
+    if (rank == rendezvous_.rank || peer.has_left) {
+      continue;
+    }
+    const bool is_stopped =
+        is_here(rank) && process_state(processes_[static_cast<size_t>(rank)]) ==
+                             ProcessState::Stopped;
+    // One that was never heard is still starting, unless it is stopped.
+    const auto patience =
+        peer.beat < 0 && !is_stopped
+            ? std::chrono::seconds(rendezvous_.timeout_seconds)
+            : kSilence;
+    if (Clock::now() - peer.heard > patience) {
       return cat(
           "rank ",
           rank,

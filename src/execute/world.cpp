@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
@@ -101,6 +102,17 @@ void keep_torch_quiet() {
   constexpr int kErrors = 2;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kErrors);
+  }
+}
+
+// A write to a rank that has gone is an error of that write, which the watch
+// explains; the signal would end this process without a word. A handler that
+// someone set stays.
+void survive_broken_connections() {
+  struct sigaction action = {};
+  if (::sigaction(SIGPIPE, nullptr, &action) == 0 &&
+      action.sa_handler == SIG_DFL) {
+    ::signal(SIGPIPE, SIG_IGN);
   }
 }
 
@@ -264,6 +276,7 @@ class StoreWorld : public World {
 
 std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
   keep_torch_quiet();
+  survive_broken_connections();
   // A process may connect several times, one world after the other or side by
   // side: each has keys of its own. All ranks connect in the same order.
   static std::atomic<int64_t> worlds = 0;
