@@ -18,14 +18,6 @@ bool is_program(const std::string& model) {
          model.ends_with(kProgramEnding);
 }
 
-// As many devices as the plan asks for. Lowering reads no rates.
-Cluster any_cluster(const Plan& plan) {
-  Cluster cluster;
-  cluster.name = "any";
-  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
-  return cluster;
-}
-
 }  // namespace
 
 void add_lowering_flags(CLI::App& command, LoweringFlags& flags) {
@@ -74,8 +66,8 @@ Program load_program(
   if (!flags.plan.empty()) {
     plan = parse_plan(read_input(flags.plan), flags.plan);
   }
-  return lower(
-      graph, plan, cluster ? *cluster : any_cluster(plan), flags.options);
+  return cluster ? lower(graph, plan, *cluster, flags.options)
+                 : lower(graph, plan, flags.options);
 }
 
 }  // namespace weft

@@ -79,9 +79,4 @@ class World {
 // within the rendezvous's timeout.
 std::unique_ptr<World> connect(const Rendezvous& rendezvous);
 
-// The former name of connect.
-inline std::unique_ptr<World> connect_gloo(const Rendezvous& rendezvous) {
-  return connect(rendezvous);
-}
-
 }  // namespace weft

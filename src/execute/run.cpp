@@ -3,9 +3,10 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "checkpoint/tensor_file.h"
 #include "execute/communicator.h"
 #include "execute/executor.h"
-#include "execute/tensor_file.h"
+#include "execute/tensor_piece.h"
 #include "program/piece.h"
 
 #include <ATen/Parallel.h>
@@ -13,21 +14,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace weft {
 namespace {
-
-// The rank's part of a whole tensor, which it shares memory with.
-at::Tensor piece(
-    at::Tensor whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
-  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    const auto d = static_cast<int64_t>(dim);
-    const Piece mine = piece_of(mesh, layout.dims[dim], whole.size(d), rank);
-    whole = whole.narrow(d, mine.start, mine.size);
-  }
-  return whole;
-}
 
 class Run {
  public:
@@ -114,8 +105,11 @@ class Run {
         print(file_.type(name)),
         ", and the program takes ",
         print(wanted));
-    into.copy_(
-        piece(file_.read(name), layout(input.value), program_.mesh, rank_));
+    at::Tensor whole = at::empty(wanted.sizes, into.scalar_type());
+    const std::span<const std::byte> bytes = file_.bytes(name);
+    std::memcpy(whole.data_ptr(), bytes.data(), bytes.size());
+    into.copy_(piece_of_tensor(
+        std::move(whole), layout(input.value), program_.mesh, rank_));
   }
 
   void gather_timeline(const Timeline& mine, RunResult& result) const {
@@ -132,19 +126,28 @@ class Run {
   }
 
   void write_outputs() const {
-    std::vector<NamedOutput> whole;
+    std::vector<TensorFileEntry> entries;
+    std::vector<at::Tensor> whole;
     for (size_t i = 0; i < function().outputs.size(); ++i) {
       const Output& output = function().outputs[i];
       const std::string name =
           output.key.empty() ? std::string(weft::name(output.kind))
                              : cat(weft::name(output.kind), "/", output.key);
-      at::Tensor tensor = gather_output(output.value, executor_.outputs()[i]);
+      const at::Tensor tensor =
+          gather_output(output.value, executor_.outputs()[i]);
       if (rank_ == 0) {
-        whole.push_back({name, std::move(tensor)});
+        whole.push_back(tensor.contiguous());
+        entries.push_back({name, type_of(whole.back())});
       }
     }
     if (rank_ == 0) {
-      write_tensor_file(options_.outputs, whole);
+      TensorFileWriter file(options_.outputs, entries);
+      for (const at::Tensor& tensor : whole) {
+        file.write(
+            {static_cast<const std::byte*>(tensor.const_data_ptr()),
+             tensor.nbytes()});
+      }
+      file.finish();
     }
   }
 
@@ -166,7 +169,7 @@ class Run {
     for (size_t rank = 0; rank < pieces.size(); ++rank) {
       at::Tensor part = at::empty(type.sizes, scalar_type_of(type.dtype));
       std::memcpy(part.data_ptr(), pieces[rank].data(), pieces[rank].size());
-      piece(whole, where, program_.mesh, static_cast<int64_t>(rank))
+      piece_of_tensor(whole, where, program_.mesh, static_cast<int64_t>(rank))
           .copy_(part);
     }
     return whole;
@@ -176,7 +179,7 @@ class Run {
   const int64_t rank_;
   World* const world_;
   const RunOptions& options_;
-  const TensorFile file_;
+  const TensorFileReader file_;
   Arena arena_;
   Executor executor_;
 };
@@ -199,7 +202,7 @@ std::optional<RunResult> run(
   at::set_num_threads(options.threads);
   std::unique_ptr<World> world;
   if (rendezvous.size > 1) {
-    world = connect_gloo(rendezvous);
+    world = connect(rendezvous);
   }
   return Run(program, rendezvous.rank, world.get(), options).run();
 }

@@ -29,5 +29,9 @@ Program lower(
     const Plan& plan,
     const Cluster& cluster,
     const LowerOptions& options = {});
+// On machines of which nothing is known but that there are enough: the passes
+// read no rates.
+Program lower(
+    const Graph& graph, const Plan& plan, const LowerOptions& options = {});
 
 }  // namespace weft

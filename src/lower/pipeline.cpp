@@ -49,4 +49,12 @@ Program lower(
   return std::move(lowering.program);
 }
 
+Program lower(
+    const Graph& graph, const Plan& plan, const LowerOptions& options) {
+  Cluster cluster;
+  cluster.name = "any";
+  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
+  return lower(graph, plan, cluster, options);
+}
+
 }  // namespace weft

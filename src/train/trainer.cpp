@@ -14,14 +14,6 @@
 namespace weft {
 namespace {
 
-// As many devices as the plan asks for. Lowering reads no rates.
-Cluster any_cluster(const Plan& plan) {
-  Cluster cluster;
-  cluster.name = "any";
-  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
-  return cluster;
-}
-
 // The output of that kind and key, as a number.
 std::optional<double> number(
     const PreparedStep& step, OutputKind kind, std::string_view key) {
@@ -63,16 +55,6 @@ BatchTypes batch_types(const Graph& graph) {
     }
   }
   return types;
-}
-
-at::Tensor piece_of_tensor(
-    at::Tensor whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
-  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    const auto d = static_cast<int64_t>(dim);
-    const Piece mine = piece_of(mesh, layout.dims[dim], whole.size(d), rank);
-    whole = whole.narrow(d, mine.start, mine.size);
-  }
-  return whole;
 }
 
 Trainer::Trainer(
@@ -143,7 +125,7 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
 }
 
 void Trainer::bind(PreparedStep& step, const Plan& plan) {
-  step.program = lower(step.graph, plan, any_cluster(plan), options_.lowering);
+  step.program = lower(step.graph, plan, options_.lowering);
   mesh_ = step.program.mesh;
   check_budget(step.program);
   step.executor = std::make_unique<Executor>(

@@ -7,6 +7,7 @@
 #include "execute/arena.h"
 #include "execute/communicator.h"
 #include "execute/executor.h"
+#include "execute/tensor_piece.h"
 #include "graph/graph.h"
 #include "lower/lower.h"
 #include "plan/plan.h"
@@ -154,9 +155,5 @@ class Trainer {
   std::vector<Resident> residents_;
   std::atomic<const Executor*> running_ = nullptr;
 };
-
-// The rank's part of a whole tensor, which it shares memory with.
-at::Tensor piece_of_tensor(
-    at::Tensor whole, const Layout& layout, const Mesh& mesh, int64_t rank);
 
 }  // namespace weft
