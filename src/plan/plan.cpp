@@ -68,21 +68,17 @@ void verify_decision(
     throw UserError(cat(start, error.what()));
   }
   for (size_t dim = 0; dim < decision.layout.dims.size(); ++dim) {
-    int64_t ways = 1;
-    for (const std::string& axis : decision.layout.dims[dim]) {
-      ways *=
-          plan.mesh.axes[static_cast<size_t>(find_axis(plan.mesh, axis))].size;
-    }
+    const int64_t pieces = ways(plan.mesh, axes_of(decision.layout.dims[dim]));
     WEFT_CHECK_USER(
-        value.type.sizes[dim] % ways == 0,
+        value.type.sizes[dim] >= pieces,
         start,
         "dim ",
         dim,
         " of ",
         print(value.type),
-        " does not divide into ",
-        ways,
-        " equal pieces");
+        " is too small for ",
+        pieces,
+        " pieces");
   }
 }
 

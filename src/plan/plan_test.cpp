@@ -66,9 +66,9 @@ TEST(Plan, MessagesNameDecisionAndValue) {
       message_of("plan @mlp on <data=2> { %fd/* [data, -] }"),
       "plan @mlp: %fd/* [data, -]: no value of the step has such a name");
   EXPECT_EQ(
-      message_of("plan @mlp on <data=4> { %batch.* [data, -] }"),
-      "plan @mlp: %batch.* [data, -] (for %batch.0): dim 0 of f32[6, 8] does "
-      "not divide into 4 equal pieces");
+      message_of("plan @mlp on <data=8> { %batch.* [data, -] }"),
+      "plan @mlp: %batch.* [data, -] (for %batch.0): dim 0 of f32[6, 8] is "
+      "too small for 8 pieces");
   EXPECT_EQ(
       message_of("plan @mlp on <data=2> { %batch.0 [x, -] }"),
       "plan @mlp: %batch.0 [x, -]: [layout] [x, -] names the axis 'x', which "
