@@ -44,7 +44,9 @@ std::string dump(const Lowering& lowering) {
             step.values[i].name,
             " ",
             print(lowering.layouts[i]),
-            lowering.summed[i] ? " summed" : "",
+            lowering.resting[i] == lowering.layouts[i]
+                ? ""
+                : cat(" then ", print(lowering.resting[i])),
             "\n");
   }
   return out;

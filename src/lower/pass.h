@@ -5,6 +5,7 @@
 
 #include "graph/graph.h"
 #include "graph/layout.h"
+#include "lower/assignment.h"
 #include "lower/lower.h"
 #include "plan/plan.h"
 #include "program/program.h"
@@ -24,9 +25,10 @@ struct Lowering {
   // One a value of the graph's step, as its node makes it; empty before
   // propagate_layouts.
   std::vector<Layout> layouts;
-  // Whether the value is a partial sum that is summed as soon as it is made, so
-  // that readers see it whole.
-  std::vector<bool> summed;
+  // Likewise, where it lies from then on: as the plan says, else as it is made.
+  std::vector<Layout> resting;
+  // One a node of the step.
+  std::vector<Assignment> assignments;
   // No blocks before shard.
   Program program;
 };
@@ -54,11 +56,11 @@ void split_means(Lowering& lowering);
 void split_batch_norms(Lowering& lowering);
 // Values that are cheap to make again are, in backward (recompute.cpp).
 void recompute(Lowering& lowering);
-// A layout for every value: from the plan, else by the rules of the op table
-// from the operands (propagate_layouts.cpp).
+// A layout for every value and a way to compute every node: from the plan, else
+// by the rules of the op table (propagate_layouts.cpp).
 void propagate_layouts(Lowering& lowering);
-// One rank's step: local sizes, and a collective, waited for at once, wherever
-// a partial sum has to be whole (shard.cpp).
+// One rank's step: local sizes, and calls and collectives, waited for at once,
+// wherever a value has to lie otherwise (shard.cpp).
 void shard(Lowering& lowering);
 // Sums that nobody reads yet travel together (bucket.cpp).
 void bucket(Lowering& lowering);

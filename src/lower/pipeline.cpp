@@ -43,7 +43,8 @@ Program lower(
       .cluster = cluster,
       .graph = graph,
       .layouts = {},
-      .summed = {},
+      .resting = {},
+      .assignments = {},
       .program = {}};
   run_passes(passes, lowering, options);
   return std::move(lowering.program);

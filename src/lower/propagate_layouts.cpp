@@ -1,23 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout for every value, from those that the plan names.
+// A layout for every value, and for every node how it is computed.
 //
-// Going through the nodes in order, the axes that split an operand's dim split
-// the factor of the node's rule that the dim stands for, and so the dims of the
-// results; a split factor that a result lacks makes it a partial sum. Partial
-// sums go on through operators that are linear in them, and are summed right
-// after the value where a reader is not. Where an operand is whole and its
-// factor is split, the operand is wanted split: its own node can often make
-// just the piece (expand, full), and says so in the next round. Rounds end when
-// nothing new is wanted; what is wanted only grows.
+// Going through the nodes in order, each axis of the mesh may split a factor of
+// the node's rule that one of its operands, or the plan for its result, has
+// split already; or stay a partial sum, where the operator is linear; or do
+// nothing. Of all combinations the one is taken for which the fewest bytes
+// travel: operands to where the node needs them, results to where the plan
+// wants them. Parameters lie where the plan put them and cost much to move;
+// everything else goes to them.
+//
+// Where all readers need less of a value than was made, its node is asked to
+// make just that in the next round (masks, constants, gradients of expanded
+// values).
 #include "base/error.h"
-#include "lower/factor_axes.h"
+#include "lower/assignment.h"
+#include "lower/move.h"
 #include "lower/pass.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace weft {
 namespace {
+
+constexpr int kMostRounds = 4;
+// A parameter is moved rather than nothing else will do.
+constexpr double kParameterWeight = 1000;
+// Between plans that move as much, less work a rank is better.
+constexpr double kWorkWeight = 1e-3;
+
+constexpr int kNothing = -1;
+constexpr int kCarried = -2;
+
+bool contains(const Axes& axes, const std::string& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+// What the axis may do at one node.
+struct Choice {
+  std::string axis;
+  // Factors, kNothing or kCarried.
+  std::vector<int> options;
+};
 
 class Propagation {
  public:
@@ -25,93 +51,110 @@ class Propagation {
       : lowering_(lowering),
         mesh_(lowering.plan.mesh),
         step_(step_of(lowering.graph)),
-        layouts_(lowering.layouts),
-        summed_(lowering.summed) {
+        made_(lowering.layouts),
+        resting_(lowering.resting),
+        assignments_(lowering.assignments),
+        decided_(step_.values.size()),
+        hints_(step_.values.size()),
+        of_parameter_(step_.values.size(), false) {
     for (const Node& node : step_.nodes) {
       rules_.push_back(rule_of(step_, node));
     }
-    for (const Value& value : step_.values) {
-      layouts_.push_back(replicated(static_cast<int>(value.type.sizes.size())));
-    }
-    summed_.assign(step_.values.size(), false);
-    wanted_ = layouts_;
     for (size_t i = 0; i < step_.values.size(); ++i) {
-      if (const Decision* decision =
-              decision_for(lowering.plan, step_.values[i].name)) {
-        wanted_[i] = decision->layout;
+      const Value& value = step_.values[i];
+      made_.push_back(replicated(static_cast<int>(value.type.sizes.size())));
+      if (const Decision* decision = decision_for(lowering.plan, value.name)) {
+        decided_[i] = canonical(decision->layout, value.type, mesh_);
       }
     }
+    resting_ = made_;
+    assignments_.resize(step_.nodes.size());
+    for (const Input& input : step_.inputs) {
+      place_input(input);
+    }
+    hint_gradients();
   }
 
   void run() {
-    for (const Input& input : step_.inputs) {
-      const Layout& layout = wanted_[index(input.value)];
-      WEFT_CHECK_USER(
-          layout.partial.empty(),
-          "%",
-          step_[input.value].name,
-          ": an input cannot be a partial sum");
-      layouts_[index(input.value)] = layout;
-    }
-    do {
-      changed_ = false;
+    for (int round = 0; round < kMostRounds; ++round) {
       for (size_t i = 0; i < step_.nodes.size(); ++i) {
-        visit(step_.nodes[i], rules_[i]);
+        visit(i);
       }
-      for (const Output& output : step_.outputs) {
-        if (!seen(output.value).partial.empty()) {
-          sum(output.value);
-        }
+      if (!want_less()) {
+        break;
       }
-    } while (changed_);
-    check_decisions();
-    check_carried();
+    }
   }
 
  private:
-  // As readers see it.
-  Layout seen(ValueId value) const {
-    Layout layout = layouts_[index(value)];
-    if (summed_[index(value)]) {
-      layout.partial.clear();
+  void place_input(const Input& input) {
+    const size_t i = index(input.value);
+    of_parameter_[i] = input.kind == InputKind::Parameter;
+    if (decided_[i]) {
+      WEFT_CHECK_USER(
+          decided_[i]->partial.empty() || input.kind == InputKind::State,
+          "%",
+          step_.values[i].name,
+          ": an input cannot be a partial sum");
+      made_[i] = resting_[i] = *decided_[i];
     }
-    return layout;
   }
 
-  void sum(ValueId value) {
-    summed_[index(value)] = true;
-    changed_ = true;
+  // What the optimizer reads beside a parameter should lie as that does.
+  void hint_gradients() {
+    for (size_t i = step_.nodes.size(); i-- > 0;) {
+      const Node& node = step_.nodes[i];
+      if (node.phase != Phase::Optimizer) {
+        continue;
+      }
+      std::optional<Layout> layout;
+      const Dims* sizes = nullptr;
+      const auto take = [&](ValueId value, const std::optional<Layout>& from) {
+        if (!layout && from && !axes_of(*from).empty()) {
+          layout = from;
+          sizes = &step_[value].type.sizes;
+        }
+      };
+      for (const ValueId read : operands(node)) {
+        if (step_[read].node == NodeId::None) {
+          take(read, resting_[index(read)]);
+        }
+      }
+      for (const ValueId result : node.results) {
+        take(result, hints_[index(result)]);
+      }
+      for (const ValueId read : operands(node)) {
+        if (layout && step_[read].node != NodeId::None &&
+            step_[read].type.sizes == *sizes && !decided_[index(read)]) {
+          hints_[index(read)] = layout;
+        }
+      }
+    }
   }
 
-  // The axes over which the node's operands are partial sums that its results
-  // may be too. Operands for which that does not hold are summed.
-  Axes linear_axes(const Node& node) {
+  double bytes_to(ValueId value, const Layout& from, const Layout& to) const {
+    return from == to ? 0 : move_bytes(mesh_, step_[value].type, from, to);
+  }
+
+  double local_bytes(ValueId value, const Layout& layout) const {
+    auto bytes = static_cast<double>(element_count(step_[value].type)) *
+                 static_cast<double>(element_bytes(step_[value].type.dtype));
+    for (const Levels& levels : layout.dims) {
+      bytes /= static_cast<double>(ways(mesh_, axes_of(levels)));
+    }
+    return bytes;
+  }
+
+  // Whether partial sums over the axis may go through the node.
+  bool passes_on(const Node& node, const std::string& axis) const {
     const std::vector<ValueId> read = operands(node);
     std::vector<size_t> partial;
     for (size_t i = 0; i < read.size(); ++i) {
-      if (!seen(read[i]).partial.empty()) {
+      if (contains(resting_[index(read[i])].partial, axis)) {
         partial.push_back(i);
       }
     }
-    if (partial.empty()) {
-      return {};
-    }
-    Axes axes = seen(read[partial.front()]).partial;
-    if (passes_on(linear_of(node), read, partial, axes)) {
-      return axes;
-    }
-    for (const size_t i : partial) {
-      sum(read[i]);
-    }
-    return {};
-  }
-
-  bool passes_on(
-      Linear linear,
-      const std::vector<ValueId>& read,
-      const std::vector<size_t>& partial,
-      const Axes& axes) const {
-    switch (linear) {
+    switch (linear_of(node)) {
       case Linear::No:
         return false;
       case Linear::First:
@@ -119,140 +162,253 @@ class Propagation {
       case Linear::Each:
         return partial.size() == 1;
       case Linear::All:
-        return partial.size() == read.size() &&
-               std::all_of(read.begin(), read.end(), [&](ValueId value) {
-                 return seen(value).partial == axes;
-               });
+        return partial.size() == read.size();
     }
     WEFT_CHECK(false, "unknown linearity");
   }
 
-  void visit(const Node& node, const Rule& rule) {
-    const Axes linear = linear_axes(node);
-    const std::vector<ValueId> read = operands(node);
-    FactorAxes axes(mesh_, step_, node, rule);
-    for (size_t i = 0; i < read.size(); ++i) {
-      const Layout& layout = layouts_[index(read[i])];
-      for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-        axes.split(read[i], rule.operands[i][dim], axes_of(layout.dims[dim]));
-      }
-    }
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      const Layout& wanted = wanted_[index(node.results[i])];
-      for (size_t dim = 0; dim < wanted.dims.size(); ++dim) {
-        axes.split(
-            node.results[i], rule.results[i][dim], axes_of(wanted.dims[dim]));
-      }
-    }
-    for (size_t i = 0; i < read.size(); ++i) {
-      want_operand(axes, read[i], rule.operands[i]);
-    }
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      set_result(axes, node.results[i], static_cast<int>(i), rule, linear);
-    }
+  // What the result should become, as far as anybody has said so.
+  const Layout* target(ValueId value) const {
+    const size_t i = index(value);
+    return decided_[i] ? &*decided_[i] : hints_[i] ? &*hints_[i] : nullptr;
   }
 
-  void want_operand(
-      const FactorAxes& axes,
-      ValueId value,
-      const std::vector<DimFactors>& dims) {
-    for (size_t dim = 0; dim < dims.size(); ++dim) {
-      if (!axes.is_split(dims[dim]) ||
-          !layouts_[index(value)].dims[dim].empty()) {
-        continue;
-      }
-      Levels& wanted = wanted_[index(value)].dims[dim];
-      if (!wanted.empty() || step_[value].node == NodeId::None) {
-        axes.fail(
-            cat("%",
-                step_[value].name,
-                " is whole on every rank where its piece over {",
-                join(axes.axes_of(dims[dim]), ", "),
-                "} is needed; cutting values into pieces is not lowered yet"));
-      }
-      wanted = split_over(axes.axes_of(dims[dim]));
-      changed_ = true;
-    }
-  }
-
-  void set_result(
-      const FactorAxes& axes,
-      ValueId value,
-      int result,
+  std::vector<Choice> choices(
+      const Node& node,
       const Rule& rule,
-      const Axes& linear) {
-    Layout& layout = layouts_[index(value)];
-    const std::vector<DimFactors>& dims =
-        rule.results[static_cast<size_t>(result)];
-    for (size_t dim = 0; dim < dims.size(); ++dim) {
-      layout.dims[dim] = split_over(axes.axes_of(dims[dim]));
-    }
-    layout.partial = linear;
-    for (const std::string& axis : axes.partial_axes(result)) {
-      if (std::find(linear.begin(), linear.end(), axis) != linear.end()) {
-        axes.fail(cat("its result is a partial sum over ", axis, " twice"));
+      std::vector<Suggestion>& suggestions) const {
+    const auto add = [&](const std::vector<DimFactors>& dims,
+                         ValueId value,
+                         const Layout& layout) {
+      for (Suggestion& one :
+           suggest(mesh_, rule, dims, step_[value].type, layout)) {
+        suggestions.push_back(std::move(one));
       }
-      layout.partial.push_back(axis);
+    };
+    const std::vector<ValueId> read = operands(node);
+    for (size_t i = 0; i < read.size(); ++i) {
+      add(rule.operands[i], read[i], resting_[index(read[i])]);
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      if (const Layout* wanted = target(node.results[i])) {
+        add(rule.results[i], node.results[i], *wanted);
+      }
+    }
+    std::vector<Choice> out;
+    for (const Axis& axis : mesh_.axes) {
+      Choice choice = {axis.name, {}};
+      const bool is_partial =
+          std::any_of(read.begin(), read.end(), [&](ValueId value) {
+            return contains(resting_[index(value)].partial, axis.name);
+          });
+      if (is_partial && passes_on(node, axis.name)) {
+        choice.options.push_back(kCarried);
+      }
+      for (const Suggestion& one : suggestions) {
+        if (one.axis == axis.name && can_split(mesh_, rule, one.factor, {}) &&
+            std::find(
+                choice.options.begin(), choice.options.end(), one.factor) ==
+                choice.options.end()) {
+          choice.options.push_back(one.factor);
+        }
+      }
+      choice.options.push_back(kNothing);
+      if (choice.options.size() > 1) {
+        out.push_back(std::move(choice));
+      }
+    }
+    return out;
+  }
+
+  // The axes of a factor in the order in which operands have them.
+  static void sort_axes(
+      Axes& axes, int factor, const std::vector<Suggestion>& suggestions) {
+    const auto place = [&](const std::string& axis) {
+      const auto found = std::find_if(
+          suggestions.begin(), suggestions.end(), [&](const Suggestion& one) {
+            return one.axis == axis && one.factor == factor;
+          });
+      return found - suggestions.begin();
+    };
+    std::stable_sort(
+        axes.begin(), axes.end(), [&](const auto& a, const auto& b) {
+          return place(a) < place(b);
+        });
+  }
+
+  std::optional<Assignment> assignment_of(
+      const Rule& rule,
+      const std::vector<Choice>& choices,
+      const std::vector<size_t>& chosen,
+      const std::vector<Suggestion>& suggestions) const {
+    Assignment out;
+    out.factors.resize(rule.factors.size());
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const int option = choices[i].options[chosen[i]];
+      if (option == kCarried) {
+        out.carried.push_back(choices[i].axis);
+      } else if (option != kNothing) {
+        out.factors[static_cast<size_t>(option)].push_back(choices[i].axis);
+      }
+    }
+    for (size_t i = 0; i < out.factors.size(); ++i) {
+      if (out.factors[i].empty()) {
+        continue;
+      }
+      if (!can_split(mesh_, rule, static_cast<int>(i), out.factors[i])) {
+        return std::nullopt;
+      }
+      sort_axes(out.factors[i], static_cast<int>(i), suggestions);
+    }
+    return out;
+  }
+
+  double cost(
+      const Node& node, const Rule& rule, const Assignment& assignment) const {
+    double total = 0;
+    const std::vector<ValueId> read = operands(node);
+    for (size_t i = 0; i < read.size(); ++i) {
+      const Layout& now = resting_[index(read[i])];
+      const Layout needed = operand_layout(
+          mesh_,
+          rule,
+          assignment,
+          static_cast<int>(i),
+          step_[read[i]].type,
+          now);
+      total += bytes_to(read[i], now, needed) *
+               (of_parameter_[index(read[i])] ? kParameterWeight : 1);
+      total += kWorkWeight * local_bytes(read[i], needed);
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const ValueId value = node.results[i];
+      const Layout made = result_layout(
+          mesh_, rule, assignment, static_cast<int>(i), step_[value].type);
+      Layout wanted = made;
+      wanted.partial.clear();
+      if (const Layout* known = target(value)) {
+        wanted = *known;
+        // Nobody can make a sum partial again.
+        std::erase_if(wanted.partial, [&](const std::string& axis) {
+          return !contains(made.partial, axis);
+        });
+      }
+      total += bytes_to(value, made, wanted);
+      total += kWorkWeight * local_bytes(value, made);
+    }
+    return total;
+  }
+
+  void visit(size_t number) {
+    const Node& node = step_.nodes[number];
+    const Rule& rule = rules_[number];
+    std::vector<Suggestion> suggestions;
+    const std::vector<Choice> all = choices(node, rule, suggestions);
+    std::vector<size_t> chosen(all.size(), 0);
+    Assignment best;
+    best.factors.resize(rule.factors.size());
+    double least = -1;
+    while (true) {
+      if (const auto one = assignment_of(rule, all, chosen, suggestions)) {
+        const double now = all.empty() ? 0 : cost(node, rule, *one);
+        if (least < 0 || now < least) {
+          least = now;
+          best = *one;
+        }
+      }
+      size_t i = 0;
+      while (i < chosen.size() && ++chosen[i] == all[i].options.size()) {
+        chosen[i++] = 0;
+      }
+      if (i == chosen.size()) {
+        break;
+      }
+    }
+    set(number, best);
+  }
+
+  void set(size_t number, const Assignment& assignment) {
+    const Node& node = step_.nodes[number];
+    const Rule& rule = rules_[number];
+    assignments_[number] = assignment;
+    const std::vector<ValueId> read = operands(node);
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const size_t value = index(node.results[i]);
+      made_[value] = result_layout(
+          mesh_,
+          rule,
+          assignment,
+          static_cast<int>(i),
+          step_.values[value].type);
+      resting_[value] = decided_[value] ? *decided_[value] : made_[value];
+      for (const std::string& axis : resting_[value].partial) {
+        WEFT_CHECK_USER(
+            contains(made_[value].partial, axis),
+            "%",
+            step_.values[value].name,
+            ": the plan says ",
+            print(resting_[value]),
+            ", and it is made as ",
+            print(made_[value]),
+            ", which is no partial sum over ",
+            axis);
+      }
+      of_parameter_[value] =
+          is_view(node) && !read.empty() && of_parameter_[index(read.front())];
     }
   }
 
-  void check_decisions() {
+  // True when a node was asked for less than it made.
+  bool want_less() {
+    std::vector<std::optional<Layout>> needed(step_.values.size());
+    std::vector<bool> differ(step_.values.size(), false);
+    for (size_t n = 0; n < step_.nodes.size(); ++n) {
+      const std::vector<ValueId> read = operands(step_.nodes[n]);
+      for (size_t i = 0; i < read.size(); ++i) {
+        const size_t value = index(read[i]);
+        Layout layout = operand_layout(
+            mesh_,
+            rules_[n],
+            assignments_[n],
+            static_cast<int>(i),
+            step_.values[value].type,
+            resting_[value]);
+        differ[value] =
+            differ[value] || (needed[value] && *needed[value] != layout);
+        needed[value] = std::move(layout);
+      }
+    }
+    for (const Output& output : step_.outputs) {
+      differ[index(output.value)] = true;
+    }
+    bool is_new = false;
     for (size_t i = 0; i < step_.values.size(); ++i) {
-      const auto value = static_cast<ValueId>(i);
-      const Decision* decision =
-          decision_for(lowering_.plan, step_.values[i].name);
-      if (decision == nullptr) {
+      const Value& value = step_.values[i];
+      if (value.node == NodeId::None || !needed[i] || differ[i] ||
+          decided_[i] || hints_[i] || *needed[i] == resting_[i] ||
+          !resting_[i].partial.empty() ||
+          bytes_to(static_cast<ValueId>(i), resting_[i], *needed[i]) > 0) {
         continue;
       }
-      // Where the plan wants the sum, the sum is made.
-      if (decision->layout.partial.empty() && !layouts_[i].partial.empty()) {
-        summed_[i] = true;
-      }
-      WEFT_CHECK_USER(
-          seen(value) == decision->layout,
-          "%",
-          step_.values[i].name,
-          ": the plan says ",
-          print(decision->layout),
-          ", and its operands give ",
-          print(layouts_[i]),
-          "; moving values between layouts is not lowered yet");
+      hints_[i] = needed[i];
+      is_new = true;
     }
-  }
-
-  // A parameter comes out as it went in, or the next step could not start.
-  void check_carried() const {
-    for (const Input& input : step_.inputs) {
-      const int replacement = replacement_of(step_, input);
-      if (replacement < 0) {
-        continue;
-      }
-      const ValueId output =
-          step_.outputs[static_cast<size_t>(replacement)].value;
-      const Layout after = seen(output);
-      WEFT_CHECK_USER(
-          after == layouts_[index(input.value)],
-          "%",
-          step_[output].name,
-          " is ",
-          print(after),
-          ", and %",
-          step_[input.value].name,
-          ", which it replaces, is ",
-          print(layouts_[index(input.value)]),
-          "; moving values between layouts is not lowered yet");
-    }
+    return is_new;
   }
 
   Lowering& lowering_;
   const Mesh& mesh_;
   const Function& step_;
-  std::vector<Layout>& layouts_;
-  std::vector<bool>& summed_;
+  std::vector<Layout>& made_;
+  std::vector<Layout>& resting_;
+  std::vector<Assignment>& assignments_;
   std::vector<Rule> rules_;
-  // By the plan, or by a reader.
-  std::vector<Layout> wanted_;
-  bool changed_ = false;
+  // By the plan.
+  std::vector<std::optional<Layout>> decided_;
+  // By readers.
+  std::vector<std::optional<Layout>> hints_;
+  // A parameter, or a view of one.
+  std::vector<bool> of_parameter_;
 };
 
 }  // namespace

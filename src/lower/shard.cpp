@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's step: every node with the sizes of its piece, and a collective
-// wherever propagate_layouts asks for a sum. Ranks share one block unless a
-// node's arguments tell them apart (an offset of a piece).
+// One rank's step: every node with the sizes of its piece, and moves wherever a
+// value has to lie otherwise than it does. Ranks that come out the same share
+// one block.
+//
+// A partial sum is reduced as soon as it is made, so that the work that follows
+// hides it. Everything else is moved when it is first needed, once for all
+// readers; only what was gathered in forward is gathered again in backward,
+// for keeping the pieces is what the plan wanted.
 #include "base/error.h"
-#include "lower/factor_axes.h"
+#include "lower/assignment.h"
+#include "lower/emit_move.h"
+#include "lower/move.h"
 #include "lower/pass.h"
 #include "ops/kernel.h"
 #include "ops/op_def.h"
@@ -11,87 +18,215 @@
 #include "program/piece.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
 namespace weft {
 namespace {
 
-class Shard {
- public:
-  explicit Shard(const Lowering& lowering)
-      : lowering_(lowering),
-        mesh_(lowering.plan.mesh),
-        step_(step_of(lowering.graph)),
-        users_(users(step_)),
-        in_storage_(step_.values.size()) {
-    for (const Value& value : step_.values) {
-      names_.insert(value.name);
+bool is_later(Phase phase) {
+  return phase == Phase::Backward || phase == Phase::Optimizer ||
+         phase == Phase::Recompute;
+}
+
+// One way in which a value of the step lies on this rank.
+struct Version {
+  Layout layout;
+  ValueId value = ValueId::None;
+  bool is_gathered = false;
+  bool is_later = false;
+};
+
+// What does not depend on the rank.
+struct ShardedStep {
+  explicit ShardedStep(const Lowering& lowered)
+      : lowering(lowered),
+        mesh(lowered.plan.mesh),
+        step(step_of(lowered.graph)),
+        readers(users(step)),
+        needed(step.values.size()) {
+    for (const Node& node : step.nodes) {
+      rules.push_back(rule_of(step, node));
     }
     find_storages();
-    for (const Node& node : step_.nodes) {
-      rules_.push_back(rule_of(step_, node));
-      factors_.push_back(factor_axes(node, rules_.back()));
+    for (size_t i = 0; i < step.nodes.size(); ++i) {
+      const std::vector<ValueId> read = operands(step.nodes[i]);
+      for (size_t k = 0; k < read.size(); ++k) {
+        need(read[k], operand(i, k, read[k]));
+      }
+    }
+    for (const Output& one : step.outputs) {
+      need(one.value, output(one));
+    }
+    for (std::vector<Layout>& layouts : needed) {
+      // From the whole the pieces are cut for nothing.
+      std::stable_sort(
+          layouts.begin(), layouts.end(), [](const auto& a, const auto& b) {
+            return axes_of(a).size() < axes_of(b).size();
+          });
     }
   }
 
-  std::vector<Block> blocks() {
-    const int64_t ranks = rank_count(mesh_);
-    if (same_for_all_ranks()) {
-      Block block = build(0);
-      block.last_rank = ranks - 1;
-      return {std::move(block)};
-    }
-    std::vector<Block> blocks;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      Block block = build(rank);
-      block.function.name = cat(block.function.name, ".", rank);
-      blocks.push_back(std::move(block));
-    }
-    return blocks;
+  const Layout& resting(ValueId value) const {
+    return lowering.resting[index(value)];
   }
+
+  // Where operand number `operand` of a node must lie.
+  Layout operand(size_t node, size_t operand, ValueId value) const {
+    return operand_layout(
+        mesh,
+        rules[node],
+        lowering.assignments[node],
+        static_cast<int>(operand),
+        step[value].type,
+        resting(value));
+  }
+
+  // An output replaces the input of its name as that lies; others are summed.
+  Layout output(const Output& output) const {
+    for (const Input& input : step.inputs) {
+      const int found = replacement_of(step, input);
+      if (found >= 0 && &step.outputs[static_cast<size_t>(found)] == &output) {
+        return resting(input.value);
+      }
+    }
+    Layout layout = resting(output.value);
+    layout.partial.clear();
+    return layout;
+  }
+
+  // The collective takes over the storage: nobody else may need it later.
+  bool is_read_again(ValueId value) const {
+    const NodeId made = step[value].node;
+    const std::vector<ValueId>& others =
+        in_storage[index(storage[index(value)])];
+    return std::any_of(others.begin(), others.end(), [&](ValueId other) {
+      if (other == value || step[other].node > made) {
+        return false;
+      }
+      const bool is_returned = std::any_of(
+          step.outputs.begin(), step.outputs.end(), [&](const Output& o) {
+            return o.value == other;
+          });
+      return is_returned || step[other].node == made ||
+             std::any_of(
+                 readers[index(other)].begin(),
+                 readers[index(other)].end(),
+                 [made](NodeId user) { return user > made; });
+    });
+  }
+
+  const Lowering& lowering;
+  const Mesh& mesh;
+  const Function& step;
+  const std::vector<std::vector<NodeId>> readers;
+  std::vector<Rule> rules;
+  // For every value, the layouts in which it is read, the least split first.
+  std::vector<std::vector<Layout>> needed;
+  std::vector<ValueId> storage;
+  std::vector<std::vector<ValueId>> in_storage;
 
  private:
-  void find_storages() {
-    storage_.resize(step_.values.size());
-    for (size_t i = 0; i < storage_.size(); ++i) {
-      storage_[i] = static_cast<ValueId>(i);
+  void need(ValueId value, Layout layout) {
+    std::vector<Layout>& all = needed[index(value)];
+    if (std::find(all.begin(), all.end(), layout) == all.end()) {
+      all.push_back(std::move(layout));
     }
-    for (const Node& node : step_.nodes) {
+  }
+
+  void find_storages() {
+    storage.resize(step.values.size());
+    in_storage.resize(step.values.size());
+    for (size_t i = 0; i < storage.size(); ++i) {
+      storage[i] = static_cast<ValueId>(i);
+    }
+    for (const Node& node : step.nodes) {
       const std::vector<ValueId> read = operands(node);
       for (const ValueId result : node.results) {
         if (is_view(node) && !read.empty()) {
-          storage_[index(result)] = storage_[index(read.front())];
+          storage[index(result)] = storage[index(read.front())];
         }
       }
     }
-    for (size_t i = 0; i < storage_.size(); ++i) {
-      in_storage_[index(storage_[i])].push_back(static_cast<ValueId>(i));
+    for (size_t i = 0; i < storage.size(); ++i) {
+      in_storage[index(storage[i])].push_back(static_cast<ValueId>(i));
     }
   }
+};
 
-  std::vector<Axes> factor_axes(const Node& node, const Rule& rule) const {
-    FactorAxes axes(mesh_, step_, node, rule);
-    const auto split = [&](ValueId value, const std::vector<DimFactors>& dims) {
-      const Layout& layout = lowering_.layouts[index(value)];
-      for (size_t dim = 0; dim < dims.size(); ++dim) {
-        axes.split(value, dims[dim], axes_of(layout.dims[dim]));
-      }
-    };
-    const std::vector<ValueId> read = operands(node);
-    for (size_t i = 0; i < read.size(); ++i) {
-      split(read[i], rule.operands[i]);
+// Puts `values` in the place of the operands, in order.
+void set_operands(Arg& arg, const std::vector<ValueId>& values, size_t& next) {
+  if (auto* id = std::get_if<ValueId>(&arg.data)) {
+    *id = values.at(next++);
+  } else if (auto* list = std::get_if<Arg::List>(&arg.data)) {
+    for (Arg& item : *list) {
+      set_operands(item, values, next);
     }
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      split(node.results[i], rule.results[i]);
+  }
+}
+
+class RankStep {
+ public:
+  RankStep(const ShardedStep& sharded, int64_t rank)
+      : sharded_(sharded),
+        step_(sharded.step),
+        emitter_{
+            .block = block_,
+            .mesh = sharded.mesh,
+            .rank = rank,
+            .phase = Phase::Forward,
+            .names = names_},
+        versions_(step_.values.size()) {
+    for (const Value& value : step_.values) {
+      names_.insert(value.name);
     }
-    return axes.all();
+    block_.first_rank = rank;
+    block_.last_rank = rank;
+    block_.function.name = step_.name;
   }
 
-  // With the sizes and offsets of the rank's piece; operands and results are
-  // still those of the step.
-  Node local_node(size_t number, int64_t rank) const {
-    const std::vector<Axes>& axes = factors_[number];
+  Block build() {
+    for (const Input& input : step_.inputs) {
+      const Layout& layout = sharded_.resting(input.value);
+      const ValueId mine = add_value(
+          block_, step_[input.value].name, local(input.value, layout), layout);
+      block_.function.inputs.push_back(input);
+      block_.function.inputs.back().value = mine;
+      add_version(input.value, layout, mine, false);
+    }
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      emitter_.phase = step_.nodes[i].phase;
+      call(i);
+    }
+    for (const Output& output : step_.outputs) {
+      const ValueId mine = as(output.value, sharded_.output(output));
+      block_.function.outputs.push_back(output);
+      block_.function.outputs.back().value = mine;
+    }
+    renumber(block_);
+    return std::move(block_);
+  }
+
+ private:
+  TensorType local(ValueId value, const Layout& layout) const {
+    return local_type(step_[value].type, layout, emitter_.mesh, emitter_.rank);
+  }
+
+  void add_version(
+      ValueId value, Layout layout, ValueId mine, bool is_gathered) {
+    versions_[index(value)].push_back(
+        {.layout = std::move(layout),
+         .value = mine,
+         .is_gathered = is_gathered,
+         .is_later = is_later(emitter_.phase)});
+  }
+
+  // The node with the sizes and offsets of the rank's piece; operands and
+  // results are still those of the step.
+  Node local_node(size_t number) const {
+    const std::vector<Axes>& axes =
+        sharded_.lowering.assignments[number].factors;
     Node node = step_.nodes[number];
     node.releases.clear();
     node.overwrites = ValueId::None;
@@ -101,197 +236,228 @@ class Shard {
     if (!is_split || def == nullptr) {
       return node;
     }
-    const Rule& rule = rules_[number];
+    const Rule& rule = sharded_.rules[number];
     Pieces pieces;
     for (size_t i = 0; i < axes.size(); ++i) {
-      pieces.push_back(piece_of(mesh_, axes[i], rule.factors[i].size, rank));
+      pieces.push_back(piece_of(
+          emitter_.mesh, axes[i], rule.factors[i].size, emitter_.rank));
     }
     return localize(*def, step_, node, rule, pieces);
   }
 
-  bool same_for_all_ranks() const {
-    for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      const OpDef* def = find_op(step_.nodes[i].op);
-      if (def == nullptr || def->localize == nullptr) {
-        continue;
-      }
-      const Node first = local_node(i, 0);
-      for (int64_t rank = 1; rank < rank_count(mesh_); ++rank) {
-        if (local_node(i, rank) != first) {
-          return false;
-        }
-      }
+  void call(size_t number) {
+    const Node& whole = step_.nodes[number];
+    const Assignment& assignment = sharded_.lowering.assignments[number];
+    const std::vector<ValueId> read = operands(whole);
+    std::vector<ValueId> mine;
+    bool is_as_recorded = true;
+    for (size_t i = 0; i < read.size(); ++i) {
+      const Layout layout = sharded_.operand(number, i, read[i]);
+      mine.push_back(as(read[i], layout));
+      is_as_recorded = is_as_recorded && block_.function[mine.back()].type ==
+                                             local(read[i], layout);
     }
-    return true;
-  }
-
-  TensorType local(ValueId value) const {
-    return local_type(
-        step_[value].type, lowering_.layouts[index(value)], mesh_, 0);
-  }
-
-  Block build(int64_t rank) {
-    Block block;
-    block.first_rank = rank;
-    block.last_rank = rank;
-    block.function.name = step_.name;
-    // What stands for each value of the step.
-    std::vector<ValueId> now(step_.values.size(), ValueId::None);
-    for (const Input& input : step_.inputs) {
-      now[index(input.value)] = add_value(
-          block,
-          step_[input.value].name,
-          local(input.value),
-          lowering_.layouts[index(input.value)]);
-      block.function.inputs.push_back(input);
-      block.function.inputs.back().value = now[index(input.value)];
-    }
-    for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      Node node = local_node(i, rank);
+    Node node = local_node(number);
+    if (operands(node).size() == read.size()) {
+      size_t next = 0;
+      for (Arg& arg : node.args) {
+        set_operands(arg, mine, next);
+      }
+      for (Option& option : node.options) {
+        set_operands(option.value, mine, next);
+      }
+    } else {
+      // Some were dropped, and none of these nodes reads a value twice.
+      std::vector<ValueId> now(step_.values.size(), ValueId::None);
+      for (size_t i = 0; i < read.size(); ++i) {
+        now[index(read[i])] = mine[i];
+      }
       replace_operands(node, now);
-      call(block, std::move(node), now);
-      for (const ValueId result : step_.nodes[i].results) {
-        average(block, i, result, now);
-        if (lowering_.summed[index(result)]) {
-          sum(block, result, now);
-        }
+    }
+    const OpDef* def = find_op(node.op);
+    std::vector<TensorType> types;
+    if (!is_as_recorded && def != nullptr && def->types != nullptr) {
+      Node bare = node;
+      bare.results.clear();
+      types = def->types(block_.function, bare);
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const ValueId result = whole.results[i];
+      const Layout made = result_layout(
+          emitter_.mesh,
+          sharded_.rules[number],
+          assignment,
+          static_cast<int>(i),
+          step_[result].type);
+      TensorType type = local(result, made);
+      if (i < types.size() && types[i].sizes == type.sizes) {
+        type = types[i];
+      }
+      node.results[i] = add_value(block_, step_[result].name, type, made);
+    }
+    const std::vector<ValueId> results = node.results;
+    block_.instructions.emplace_back(
+        Call{static_cast<NodeId>(block_.function.nodes.size())});
+    block_.function.nodes.push_back(std::move(node));
+    for (size_t i = 0; i < results.size(); ++i) {
+      finish(number, static_cast<int>(i), whole.results[i], results[i]);
+    }
+  }
+
+  // Joins, averages and reduces what the node has made of the result.
+  void finish(size_t number, int result, ValueId value, ValueId mine) {
+    const Rule& rule = sharded_.rules[number];
+    const Assignment& assignment = sharded_.lowering.assignments[number];
+    for (const Join& join : joins_of(rule, assignment, result)) {
+      mine = emit_join(emitter_, mine, join.axes, join.how);
+    }
+    mine = average(rule, assignment, result, mine);
+    const Layout& made = sharded_.lowering.layouts[index(value)];
+    add_version(value, made, mine, false);
+    const Layout& resting = sharded_.resting(value);
+    if (resting != made) {
+      as(value, resting);
+      // Readers take it from there.
+      std::erase_if(versions_[index(value)], [&](const Version& version) {
+        return version.layout == made;
+      });
+    }
+    for (const Layout& layout : sharded_.needed[index(value)]) {
+      if (layout.partial.size() < resting.partial.size()) {
+        as(value, layout);
       }
     }
-    for (const Output& output : step_.outputs) {
-      block.function.outputs.push_back(output);
-      block.function.outputs.back().value = now[index(output.value)];
-    }
-    renumber(block);
-    return block;
-  }
-
-  // Appends the node, whose results are still those of the step.
-  void call(Block& block, Node node, std::vector<ValueId>& now) const {
-    for (ValueId& result : node.results) {
-      const ValueId mine = add_value(
-          block,
-          step_[result].name,
-          local(result),
-          lowering_.layouts[index(result)]);
-      now[index(result)] = mine;
-      result = mine;
-    }
-    block.instructions.emplace_back(
-        Call{static_cast<NodeId>(block.function.nodes.size())});
-    block.function.nodes.push_back(std::move(node));
-  }
-
-  // A call with one operand and one result like it.
-  ValueId call_like(
-      Block& block,
-      std::string_view op,
-      ValueId operand,
-      std::vector<Arg> more,
-      std::string_view suffix) const {
-    Node node;
-    node.op = op;
-    node.phase = block.function.nodes.back().phase;
-    node.args = {{operand}};
-    node.args.insert(node.args.end(), more.begin(), more.end());
-    const ValueId result = add_value(
-        block,
-        unique(cat(block.function[operand].name, suffix)),
-        like(block.function[operand].type),
-        block.layouts[index(operand)]);
-    node.results = {result};
-    block.instructions.emplace_back(
-        Call{static_cast<NodeId>(block.function.nodes.size())});
-    block.function.nodes.push_back(std::move(node));
-    return result;
   }
 
   // The mean of a piece is its share of the whole mean after a division by the
   // number of pieces.
-  void average(
-      Block& block,
-      size_t number,
-      ValueId value,
-      std::vector<ValueId>& now) const {
-    const Rule& rule = rules_[number];
+  ValueId average(
+      const Rule& rule,
+      const Assignment& assignment,
+      int result,
+      ValueId mine) {
     int64_t count = 1;
     for (size_t i = 0; i < rule.factors.size(); ++i) {
       if (rule.factors[i].combine == Combine::Mean &&
-          is_summed(rule, static_cast<int>(i), step_[value].result)) {
-        count *= ways(mesh_, factors_[number][i]);
+          is_summed(rule, static_cast<int>(i), result)) {
+        count *= ways(emitter_.mesh, assignment.factors[i]);
       }
     }
-    if (count > 1) {
-      now[index(value)] = call_like(
-          block,
-          "aten.div.Scalar",
-          now[index(value)],
-          {{static_cast<double>(count)}},
-          ".share");
+    if (count == 1) {
+      return mine;
     }
+    return emitter_.call(
+        "aten.div.Scalar",
+        {{mine}, {static_cast<double>(count)}},
+        like(block_.function[mine].type),
+        block_.layouts[index(mine)],
+        block_.function[mine].name);
   }
 
-  void sum(Block& block, ValueId value, std::vector<ValueId>& now) const {
-    ValueId operand = now[index(value)];
-    if (needs_copy(value, block.function[operand].type)) {
-      operand = call_like(block, "aten.clone", operand, {}, ".copy");
-    }
-    Start start;
-    start.axes = lowering_.layouts[index(value)].partial;
-    start.operands = {operand};
-    const ValueId result = add_value(
-        block,
-        unique(cat(step_[value].name, ".sum")),
-        block.function[operand].type,
-        without_partial(block.layouts[index(operand)], start.axes));
-    start.results = {result};
-    now[index(value)] = result;
-    block.instructions.emplace_back(std::move(start));
-    block.instructions.emplace_back(Wait{result});
-  }
-
-  // The collective takes over the storage: nobody else may need it later, and
-  // every element must be there once.
-  bool needs_copy(ValueId value, const TensorType& type) const {
-    if (!is_dense(type)) {
-      return true;
-    }
-    const NodeId made = step_[value].node;
-    const std::vector<ValueId>& others =
-        in_storage_[index(storage_[index(value)])];
-    return std::any_of(others.begin(), others.end(), [&](ValueId other) {
-      if (other == value || step_[other].node > made) {
-        return false;
+  // The value in that layout, moved there if it is nowhere yet.
+  ValueId as(ValueId value, const Layout& layout) {
+    std::vector<Version>& versions = versions_[index(value)];
+    const bool later = is_later(emitter_.phase);
+    const auto may_use = [&](const Version& version) {
+      return !(version.is_gathered && later && !version.is_later);
+    };
+    const Version* best = nullptr;
+    double least = 0;
+    for (const Version& version : versions) {
+      if (!may_use(version)) {
+        continue;
       }
-      const bool is_returned = std::any_of(
-          step_.outputs.begin(), step_.outputs.end(), [&](const Output& o) {
-            return o.value == other;
+      if (version.layout == layout) {
+        return version.value;
+      }
+      const bool has_partial = std::all_of(
+          layout.partial.begin(), layout.partial.end(), [&](const auto& axis) {
+            const Axes& has = version.layout.partial;
+            return std::find(has.begin(), has.end(), axis) != has.end();
           });
-      return is_returned || step_[other].node == made ||
-             std::any_of(
-                 users_[index(other)].begin(),
-                 users_[index(other)].end(),
-                 [made](NodeId user) { return user > made; });
-    });
-  }
-
-  std::string unique(std::string name) const {
-    while (names_.contains(name)) {
-      name += "_";
+      if (!has_partial) {
+        continue;
+      }
+      const double bytes =
+          move_bytes(emitter_.mesh, step_[value].type, version.layout, layout);
+      if (best == nullptr || bytes <= least) {
+        best = &version;
+        least = bytes;
+      }
     }
-    return name;
+    WEFT_CHECK(
+        best != nullptr,
+        "%",
+        step_[value].name,
+        " is nowhere from where ",
+        print(layout),
+        " can be reached");
+    const Layout from = best->layout;
+    const ValueId source = best->value;
+    const std::vector<MoveStep> steps =
+        find_move(emitter_.mesh, step_[value].type, from, layout);
+    const bool is_gathered =
+        std::any_of(steps.begin(), steps.end(), [](const MoveStep& step) {
+          return step.kind == MoveKind::AllGather;
+        });
+    const bool sums_first =
+        !steps.empty() && steps.front().kind == MoveKind::AllReduce;
+    const bool is_owned = sums_first && may_take_over(value, from);
+    const ValueId moved =
+        emit_move(emitter_, source, step_[value].type, from, layout, is_owned);
+    if (is_owned) {
+      std::erase_if(versions, [&](const Version& version) {
+        return version.value == source;
+      });
+    }
+    add_version(value, layout, moved, is_gathered);
+    return moved;
   }
 
-  const Lowering& lowering_;
-  const Mesh& mesh_;
+  // Whether nobody reads the partial sum any more once it is summed.
+  bool may_take_over(ValueId value, const Layout& from) const {
+    const std::vector<Layout>& needed = sharded_.needed[index(value)];
+    return step_[value].node != NodeId::None &&
+           std::none_of(
+               needed.begin(),
+               needed.end(),
+               [&](const Layout& layout) { return layout == from; }) &&
+           !sharded_.is_read_again(value);
+  }
+
+  const ShardedStep& sharded_;
   const Function& step_;
-  const std::vector<std::vector<NodeId>> users_;
-  std::vector<ValueId> storage_;
-  std::vector<std::vector<ValueId>> in_storage_;
+  Block block_;
   std::unordered_set<std::string> names_;
-  // For every node, its rule and the axes of the rule's factors.
-  std::vector<Rule> rules_;
-  std::vector<std::vector<Axes>> factors_;
+  Emitter emitter_;
+  // By value of the step.
+  std::vector<std::vector<Version>> versions_;
 };
+
+std::vector<Block> blocks_of(const Lowering& lowering) {
+  const ShardedStep sharded(lowering);
+  std::vector<Block> blocks;
+  for (int64_t rank = 0; rank < rank_count(sharded.mesh); ++rank) {
+    Block block = RankStep(sharded, rank).build();
+    if (!blocks.empty()) {
+      Block& last = blocks.back();
+      block.first_rank = last.first_rank;
+      const int64_t before = std::exchange(last.last_rank, rank);
+      if (block == last) {
+        continue;
+      }
+      last.last_rank = before;
+      block.first_rank = rank;
+    }
+    blocks.push_back(std::move(block));
+  }
+  for (Block& block : blocks) {
+    if (blocks.size() > 1) {
+      block.function.name = cat(block.function.name, ".", block.first_rank);
+    }
+  }
+  return blocks;
+}
 
 }  // namespace
 
@@ -299,7 +465,7 @@ void shard(Lowering& lowering) {
   lowering.program.name = lowering.graph.name;
   lowering.program.mesh = lowering.plan.mesh;
   lowering.program.constants = lowering.graph.constants;
-  lowering.program.blocks = Shard(lowering).blocks();
+  lowering.program.blocks = blocks_of(lowering);
 }
 
 }  // namespace weft

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/move.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+
+namespace weft {
+namespace {
+
+bool contains(const Axes& axes, const std::string& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+bool is_prefix(const Axes& start, const Axes& axes) {
+  return start.size() <= axes.size() &&
+         std::equal(start.begin(), start.end(), axes.begin());
+}
+
+std::deque<Level> explicit_levels(const Levels& levels, int64_t size) {
+  if (levels.empty()) {
+    return {Level{size, {}}};
+  }
+  std::deque<Level> out(levels.begin(), levels.end());
+  if (out.size() == 1) {
+    out.front().size = size;
+  }
+  return out;
+}
+
+// Cuts the first `size` elements off as a level of their own, if the pieces
+// stay what they are.
+bool cut_front(std::deque<Level>& levels, int64_t size, const Mesh& mesh) {
+  Level& front = levels.front();
+  if (front.size == size) {
+    return true;
+  }
+  if (size == 0 || front.size % size != 0) {
+    return false;
+  }
+  Level outer = {size, {}};
+  Level inner = {front.size / size, {}};
+  if (!front.axes.empty() && size % ways(mesh, front.axes) == 0) {
+    outer.axes = front.axes;
+  } else {
+    // The slower axes use up the outer level, the others split the inner one.
+    size_t used = 0;
+    while (used < front.axes.size() && ways(mesh, outer.axes) < size) {
+      outer.axes.push_back(front.axes[used++]);
+    }
+    if (!front.axes.empty() && ways(mesh, outer.axes) != size) {
+      return false;
+    }
+    inner.axes.assign(
+        front.axes.begin() + static_cast<std::ptrdiff_t>(used),
+        front.axes.end());
+  }
+  front = inner;
+  levels.push_front(outer);
+  return true;
+}
+
+struct Refined {
+  std::vector<Cell> from;
+  std::vector<Cell> to;
+};
+
+// Both dims in the same cells; none when they do not line up.
+std::optional<Refined> refine(
+    const Mesh& mesh,
+    int dim,
+    int64_t size,
+    const Levels& from,
+    const Levels& to) {
+  std::deque<Level> a = explicit_levels(from, size);
+  std::deque<Level> b = explicit_levels(to, size);
+  Refined out;
+  while (!a.empty() && !b.empty()) {
+    const int64_t least = std::min(a.front().size, b.front().size);
+    if (!cut_front(a, least, mesh) || !cut_front(b, least, mesh)) {
+      return std::nullopt;
+    }
+    out.from.push_back({dim, least, a.front().axes});
+    out.to.push_back({dim, least, b.front().axes});
+    a.pop_front();
+    b.pop_front();
+  }
+  return out;
+}
+
+class Finder {
+ public:
+  Finder(const Mesh& mesh, Refined cells, Axes partial, const Axes& wanted)
+      : mesh_(mesh),
+        now_(std::move(cells.from)),
+        to_(std::move(cells.to)),
+        partial_(std::move(partial)) {
+    for (const std::string& axis : partial_) {
+      if (!contains(wanted, axis)) {
+        summed_.push_back(axis);
+      }
+    }
+  }
+
+  std::vector<MoveStep> run() {
+    while (cut() || sum() || gather()) {
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  bool is_used(const std::string& axis) const {
+    return contains(partial_, axis) ||
+           std::any_of(now_.begin(), now_.end(), [&](const Cell& cell) {
+             return contains(cell.axes, axis);
+           });
+  }
+
+  void add(MoveKind kind, Axes axes, size_t cell, int from = -1) {
+    steps_.push_back(
+        {.kind = kind,
+         .axes = std::move(axes),
+         .cell = kind == MoveKind::AllReduce ? -1 : static_cast<int>(cell),
+         .from = from,
+         .cells = now_,
+         .partial = partial_});
+  }
+
+  // A cell that is split over one axis more, by what costs least; slices of
+  // all cells before anything travels.
+  bool cut() {
+    for (const auto way : {&Finder::slice, &Finder::scatter, &Finder::turn}) {
+      for (size_t i = 0; i < now_.size(); ++i) {
+        if (now_[i].axes.size() < to_[i].axes.size() &&
+            is_prefix(now_[i].axes, to_[i].axes) &&
+            (this->*way)(i, to_[i].axes[now_[i].axes.size()])) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool slice(size_t cell, const std::string& axis) {
+    if (is_used(axis)) {
+      return false;
+    }
+    add(MoveKind::Slice, {axis}, cell);
+    now_[cell].axes.push_back(axis);
+    return true;
+  }
+
+  bool scatter(size_t cell, const std::string& axis) {
+    if (!contains(summed_, axis)) {
+      return false;
+    }
+    add(MoveKind::ReduceScatter, {axis}, cell);
+    now_[cell].axes.push_back(axis);
+    std::erase(partial_, axis);
+    std::erase(summed_, axis);
+    return true;
+  }
+
+  bool turn(size_t cell, const std::string& axis) {
+    for (size_t from = 0; from < now_.size(); ++from) {
+      if (from != cell && !now_[from].axes.empty() &&
+          now_[from].axes.back() == axis &&
+          !is_prefix(now_[from].axes, to_[from].axes)) {
+        add(MoveKind::AllToAll, {axis}, cell, static_cast<int>(from));
+        now_[from].axes.pop_back();
+        now_[cell].axes.push_back(axis);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool sum() {
+    if (summed_.empty()) {
+      return false;
+    }
+    add(MoveKind::AllReduce, summed_, 0);
+    for (const std::string& axis : summed_) {
+      std::erase(partial_, axis);
+    }
+    summed_.clear();
+    return true;
+  }
+
+  bool gather() {
+    for (size_t i = 0; i < now_.size(); ++i) {
+      if (is_prefix(now_[i].axes, to_[i].axes)) {
+        continue;
+      }
+      add(MoveKind::AllGather, {now_[i].axes.back()}, i);
+      now_[i].axes.pop_back();
+      return true;
+    }
+    return false;
+  }
+
+  const Mesh& mesh_;
+  std::vector<Cell> now_;
+  const std::vector<Cell> to_;
+  Axes partial_;
+  // Those that are to be summed.
+  Axes summed_;
+  std::vector<MoveStep> steps_;
+};
+
+}  // namespace
+
+std::vector<MoveStep> find_move(
+    const Mesh& mesh,
+    const TensorType& whole,
+    const Layout& from,
+    const Layout& to) {
+  Refined cells;
+  // With the dims whole that do not line up, on the way.
+  Layout between = from;
+  between.partial = to.partial;
+  for (size_t dim = 0; dim < whole.sizes.size(); ++dim) {
+    const std::optional<Refined> refined = refine(
+        mesh,
+        static_cast<int>(dim),
+        whole.sizes[dim],
+        from.dims[dim],
+        to.dims[dim]);
+    if (!refined) {
+      between.dims[dim].clear();
+      continue;
+    }
+    cells.from.insert(
+        cells.from.end(), refined->from.begin(), refined->from.end());
+    cells.to.insert(cells.to.end(), refined->to.begin(), refined->to.end());
+  }
+  if (between.dims != from.dims) {
+    std::vector<MoveStep> steps = find_move(mesh, whole, from, between);
+    const std::vector<MoveStep> more = find_move(mesh, whole, between, to);
+    steps.insert(steps.end(), more.begin(), more.end());
+    return steps;
+  }
+  return Finder(mesh, std::move(cells), from.partial, to.partial).run();
+}
+
+double move_bytes(
+    const Mesh& mesh,
+    const TensorType& whole,
+    const Layout& from,
+    const Layout& to) {
+  double total = 0;
+  for (const MoveStep& step : find_move(mesh, whole, from, to)) {
+    auto bytes = static_cast<double>(element_count(whole)) *
+                 static_cast<double>(element_bytes(whole.dtype));
+    for (const Cell& cell : step.cells) {
+      bytes /= static_cast<double>(ways(mesh, cell.axes));
+    }
+    const auto count = static_cast<double>(ways(mesh, step.axes));
+    switch (step.kind) {
+      case MoveKind::Slice:
+        break;
+      case MoveKind::ReduceScatter:
+      case MoveKind::AllToAll:
+        total += bytes * (count - 1) / count;
+        break;
+      case MoveKind::AllReduce:
+        total += 2 * bytes * (count - 1) / count;
+        break;
+      case MoveKind::AllGather:
+        total += bytes * (count - 1);
+        break;
+    }
+  }
+  return total;
+}
+
+}  // namespace weft
