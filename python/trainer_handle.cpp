@@ -10,6 +10,7 @@
 #include "train/state_store.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <filesystem>
@@ -186,16 +187,28 @@ at::Tensor TrainerHandle::whole(const std::string& name) {
     return mine.tensor;
   }
   const int64_t ranks = trainer_->options().ranks;
-  const at::Tensor piece = mine.tensor.contiguous();
-  std::vector<int64_t> sizes = piece.sizes().vec();
-  sizes.insert(sizes.begin(), ranks);
-  const at::Tensor pieces = at::empty(sizes, piece.options());
-  everybody().all_gather(pieces, piece)->wait();
   const at::Tensor whole = at::empty(
-      whole_sizes(mine.type, mine.layout, trainer_->mesh()), piece.options());
+      whole_sizes(mine.type, mine.layout, trainer_->mesh()),
+      mine.tensor.options());
+  // Pieces may differ in size: each has room for the largest, rank 0's.
+  const auto sizes_of = [&](int64_t rank) {
+    return local_type(
+               make_type(mine.type.dtype, whole.sizes().vec()),
+               mine.layout,
+               trainer_->mesh(),
+               rank)
+        .sizes;
+  };
+  const int64_t room = element_count(make_type(mine.type.dtype, sizes_of(0)));
+  const at::Tensor padded = at::zeros({room}, mine.tensor.options());
+  padded.narrow(0, 0, mine.tensor.numel()).copy_(mine.tensor.reshape({-1}));
+  const at::Tensor pieces = at::empty({ranks, room}, padded.options());
+  everybody().all_gather(pieces, padded)->wait();
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    piece_of_tensor(whole, mine.layout, trainer_->mesh(), rank)
-        .copy_(pieces.select(0, rank));
+    const Dims sizes = sizes_of(rank);
+    const at::Tensor piece = pieces.select(0, rank).narrow(
+        0, 0, element_count(make_type(mine.type.dtype, sizes)));
+    put_piece(whole, mine.layout, trainer_->mesh(), rank, piece.reshape(sizes));
   }
   return whole;
 }

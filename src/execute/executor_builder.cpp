@@ -34,6 +34,7 @@ void fill_constant(
       cat("program @", program.name, " has no constant ", quote(key)));
 }
 
+// One a level of every dim.
 std::vector<Piece> pieces(
     const Program& program, const Block& block, ValueId value, int64_t rank) {
   const Layout& layout = block.layouts[index(value)];
@@ -41,7 +42,9 @@ std::vector<Piece> pieces(
       whole_sizes(block.function[value].type, layout, program.mesh);
   std::vector<Piece> out;
   for (size_t dim = 0; dim < whole.size(); ++dim) {
-    out.push_back(piece_of(program.mesh, layout.dims[dim], whole[dim], rank));
+    const std::vector<Piece> levels =
+        pieces_of(program.mesh, layout.dims[dim], whole[dim], rank);
+    out.insert(out.end(), levels.begin(), levels.end());
   }
   return out;
 }

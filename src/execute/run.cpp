@@ -108,8 +108,8 @@ class Run {
     at::Tensor whole = at::empty(wanted.sizes, into.scalar_type());
     const std::span<const std::byte> bytes = file_.bytes(name);
     std::memcpy(whole.data_ptr(), bytes.data(), bytes.size());
-    into.copy_(piece_of_tensor(
-        std::move(whole), layout(input.value), program_.mesh, rank_));
+    into.copy_(
+        piece_of_tensor(whole, layout(input.value), program_.mesh, rank_));
   }
 
   void gather_timeline(const Timeline& mine, RunResult& result) const {
@@ -167,10 +167,17 @@ class Run {
     at::Tensor whole = at::empty(
         whole_sizes(type, where, program_.mesh), scalar_type_of(type.dtype));
     for (size_t rank = 0; rank < pieces.size(); ++rank) {
-      at::Tensor part = at::empty(type.sizes, scalar_type_of(type.dtype));
+      const auto other = static_cast<int64_t>(rank);
+      at::Tensor part = at::empty(
+          local_type(
+              make_type(type.dtype, whole.sizes().vec()),
+              where,
+              program_.mesh,
+              other)
+              .sizes,
+          scalar_type_of(type.dtype));
       std::memcpy(part.data_ptr(), pieces[rank].data(), pieces[rank].size());
-      piece_of_tensor(whole, where, program_.mesh, static_cast<int64_t>(rank))
-          .copy_(part);
+      put_piece(whole, where, program_.mesh, other, part);
     }
     return whole;
   }

@@ -10,8 +10,20 @@
 
 namespace weft {
 
-// The rank's part of a whole tensor, which it shares memory with.
+// The rank's part of a whole tensor. Shares memory with it unless the part of a
+// dim is in several ranges.
 at::Tensor piece_of_tensor(
-    at::Tensor whole, const Layout& layout, const Mesh& mesh, int64_t rank);
+    const at::Tensor& whole,
+    const Layout& layout,
+    const Mesh& mesh,
+    int64_t rank);
+
+// Writes the rank's part into the whole tensor.
+void put_piece(
+    const at::Tensor& whole,
+    const Layout& layout,
+    const Mesh& mesh,
+    int64_t rank,
+    const at::Tensor& piece);
 
 }  // namespace weft

@@ -4,9 +4,113 @@
 #include "base/error.h"
 #include "base/text.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace weft {
+namespace {
+
+// Every size there; the one of size 0 takes what the others leave.
+Levels with_all_sizes(Levels levels, int64_t size) {
+  int64_t known = 1;
+  Level* rest = nullptr;
+  for (Level& level : levels) {
+    if (level.size == 0) {
+      WEFT_CHECK(rest == nullptr, "two levels without a size");
+      rest = &level;
+    } else {
+      known *= level.size;
+    }
+  }
+  if (rest != nullptr) {
+    WEFT_CHECK(known > 0 && size % known == 0, "levels that do not fit");
+    rest->size = size / known;
+  } else {
+    WEFT_CHECK(known == size || levels.empty(), "levels that do not fit");
+  }
+  return levels;
+}
+
+// Puts `inner` behind `outer` as one level with the same pieces, if it can be.
+bool merge(Level& outer, const Level& inner, const Mesh& mesh) {
+  const int64_t count = ways(mesh, outer.axes);
+  const bool is_one =
+      (outer.axes.empty() && inner.axes.empty()) ||
+      (!outer.axes.empty() && inner.axes.empty() && outer.size % count == 0) ||
+      (!outer.axes.empty() && outer.size == count);
+  if (is_one) {
+    outer.size *= inner.size;
+    outer.axes.insert(outer.axes.end(), inner.axes.begin(), inner.axes.end());
+  }
+  return is_one;
+}
+
+std::string print(const Level& level) {
+  if (level.axes.empty()) {
+    return cat(level.size);
+  }
+  return level.size == 0 ? join(level.axes, "*")
+                         : cat(join(level.axes, "*"), ":", level.size);
+}
+
+Level parse_level(Scanner& scanner) {
+  Level level;
+  do {
+    level.axes.push_back(scanner.expect_word());
+  } while (scanner.take("*"));
+  if (scanner.take(":")) {
+    level.size = scanner.expect_int();
+  }
+  return level;
+}
+
+Levels parse_levels(Scanner& scanner) {
+  Levels levels;
+  if (scanner.take("-")) {
+    return levels;
+  }
+  if (!scanner.take("(")) {
+    levels.push_back(parse_level(scanner));
+    return levels;
+  }
+  while (!scanner.take(")")) {
+    if (scanner.peek() >= '0' && scanner.peek() <= '9') {
+      levels.push_back({scanner.expect_int(), {}});
+    } else {
+      levels.push_back(parse_level(scanner));
+    }
+  }
+  return levels;
+}
+
+void verify_levels(const Layout& layout, size_t dim, int64_t size) {
+  int64_t known = 1;
+  int open = 0;
+  for (const Level& level : layout.dims[dim]) {
+    open += level.size == 0 ? 1 : 0;
+    known *= level.size == 0 ? 1 : level.size;
+  }
+  WEFT_CHECK_USER(
+      open <= 1,
+      "[layout] ",
+      print(layout),
+      ": dim ",
+      dim,
+      " has two levels without a size; write one as `axis:size`");
+  const bool fits =
+      known > 0 && (open == 1 ? size % known == 0
+                              : layout.dims[dim].empty() || known == size);
+  WEFT_CHECK_USER(
+      fits,
+      "[layout] ",
+      print(layout),
+      ": the levels of dim ",
+      dim,
+      " do not make up its size, ",
+      size);
+}
+
+}  // namespace
 
 Layout replicated(int ndim) {
   WEFT_CHECK(ndim >= 0, "ndim is ", ndim);
@@ -15,10 +119,73 @@ Layout replicated(int ndim) {
   return layout;
 }
 
+Levels split_over(Axes axes) {
+  Levels levels;
+  if (!axes.empty()) {
+    levels.push_back({0, std::move(axes)});
+  }
+  return levels;
+}
+
+Axes axes_of(const Levels& levels) {
+  Axes axes;
+  for (const Level& level : levels) {
+    axes.insert(axes.end(), level.axes.begin(), level.axes.end());
+  }
+  return axes;
+}
+
+Axes axes_of(const Layout& layout) {
+  Axes axes = layout.partial;
+  for (const Levels& levels : layout.dims) {
+    const Axes more = axes_of(levels);
+    axes.insert(axes.end(), more.begin(), more.end());
+  }
+  return axes;
+}
+
+Levels canonical(const Levels& levels, int64_t size, const Mesh& mesh) {
+  Levels out;
+  for (const Level& level : with_all_sizes(levels, size)) {
+    if (level.size == 1 && level.axes.empty()) {
+      continue;
+    }
+    out.push_back(level);
+    while (out.size() > 1 && merge(out[out.size() - 2], out.back(), mesh)) {
+      out.pop_back();
+    }
+  }
+  if (out.size() == 1) {
+    if (out.front().axes.empty()) {
+      return {};
+    }
+    if (out.front().size % ways(mesh, out.front().axes) == 0) {
+      out.front().size = 0;
+    }
+  }
+  return out;
+}
+
+Layout canonical(
+    const Layout& layout, const TensorType& type, const Mesh& mesh) {
+  Layout out = layout;
+  for (size_t dim = 0; dim < out.dims.size(); ++dim) {
+    out.dims[dim] = canonical(layout.dims[dim], type.sizes[dim], mesh);
+  }
+  return out;
+}
+
 std::string print(const Layout& layout) {
   std::vector<std::string> dims;
-  for (const std::vector<std::string>& axes : layout.dims) {
-    dims.push_back(axes.empty() ? "-" : join(axes, "*"));
+  for (const Levels& levels : layout.dims) {
+    std::vector<std::string> parts;
+    for (const Level& level : levels) {
+      parts.push_back(print(level));
+    }
+    dims.push_back(
+        levels.empty()       ? "-"
+        : levels.size() == 1 ? parts.front()
+                             : cat("(", join(parts, " "), ")"));
   }
   std::string out = cat("[", join(dims, ", "), "]");
   if (!layout.partial.empty()) {
@@ -32,13 +199,7 @@ Layout parse_layout(Scanner& scanner) {
   scanner.expect("[");
   if (!scanner.take("]")) {
     do {
-      std::vector<std::string>& axes = layout.dims.emplace_back();
-      if (scanner.take("-")) {
-        continue;
-      }
-      do {
-        axes.push_back(scanner.expect_word());
-      } while (scanner.take("*"));
+      layout.dims.push_back(parse_levels(scanner));
     } while (scanner.take(","));
     scanner.expect("]");
   }
@@ -73,7 +234,7 @@ void verify(const Layout& layout, const TensorType& type, const Mesh& mesh) {
       ": ",
       print(type));
   std::unordered_set<std::string> used;
-  const auto check = [&](const std::string& axis) {
+  for (const std::string& axis : axes_of(layout)) {
     WEFT_CHECK_USER(
         find_axis(mesh, axis) >= 0,
         "[layout] ",
@@ -89,14 +250,9 @@ void verify(const Layout& layout, const TensorType& type, const Mesh& mesh) {
         " uses the axis ",
         axis,
         " twice");
-  };
-  for (const std::vector<std::string>& axes : layout.dims) {
-    for (const std::string& axis : axes) {
-      check(axis);
-    }
   }
-  for (const std::string& axis : layout.partial) {
-    check(axis);
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+    verify_levels(layout, dim, type.sizes[dim]);
   }
 }
 

@@ -20,11 +20,31 @@ std::string verify_error(const std::string& text) {
 
 TEST(Layout, PrintsAndParses) {
   for (const std::string text :
-       {"[]", "[-]", "[data, -, tensor*x] +{y}", "[] +{x, y}", "[-, -]"}) {
+       {"[]",
+        "[-]",
+        "[data, -, tensor*x] +{y}",
+        "[] +{x, y}",
+        "[-, -]",
+        "[(3 tensor:64), data:5]",
+        "[(data:4 sequence:128), -]"}) {
     EXPECT_EQ(print(parse_layout(text)), text);
   }
   EXPECT_EQ(print(replicated(2)), "[-, -]");
   EXPECT_EQ(parse_layout(" [ a*b ,-] + { c } ").partial.size(), 1U);
+}
+
+TEST(Layout, TheSamePiecesAreWrittenInOneWay) {
+  const Mesh mesh = parse_mesh("<data=2, tensor=4>");
+  const auto written = [&](const std::string& text, const std::string& type) {
+    return print(canonical(parse_layout(text), parse_type(type), mesh));
+  };
+  EXPECT_EQ(written("[(tensor:8 16)]", "f32[128]"), "[tensor]");
+  EXPECT_EQ(written("[(2 4 tensor)]", "f32[128]"), "[(8 tensor:16)]");
+  EXPECT_EQ(written("[(data:2 tensor:8)]", "f32[16]"), "[data*tensor]");
+  EXPECT_EQ(written("[(data:4 tensor:8)]", "f32[32]"), "[(data:4 tensor:8)]");
+  EXPECT_EQ(written("[tensor, -]", "f32[6, 2]"), "[tensor:6, -]");
+  EXPECT_EQ(written("[(tensor 16)]", "f32[96]"), "[(tensor:6 16)]");
+  EXPECT_EQ(written("[(2 3 1)]", "f32[6]"), "[-]");
 }
 
 TEST(Layout, ErrorsNameTheLayoutAndTheAxis) {
@@ -42,6 +62,10 @@ TEST(Layout, ErrorsNameTheLayoutAndTheAxis) {
       "[layout] [data, -] +{data} uses the axis data twice");
   EXPECT_EQ(
       verify_error("[data, *]"), "<layout>:1:8: expected a word, found \"*\"");
+  EXPECT_EQ(
+      verify_error("[(3 tensor), -]"),
+      "[layout] [(3 tensor), -]: the levels of dim 0 do not make up its size,"
+      " 8");
   EXPECT_THROW(parse_layout("[-] +{}"), UserError);
   EXPECT_THROW(parse_layout("[-"), UserError);
 }

@@ -27,6 +27,16 @@ int find_axis(const Mesh& mesh, const std::string& name) {
   return -1;
 }
 
+int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes) {
+  int64_t count = 1;
+  for (const std::string& axis : axes) {
+    const int found = find_axis(mesh, axis);
+    WEFT_CHECK(found >= 0, "no axis ", axis, " on ", print(mesh));
+    count *= mesh.axes[static_cast<size_t>(found)].size;
+  }
+  return count;
+}
+
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank) {
   WEFT_CHECK(
       rank >= 0 && rank < rank_count(mesh),

@@ -30,6 +30,8 @@ struct Mesh {
 int64_t rank_count(const Mesh& mesh);
 // Index into `axes`, or -1.
 int find_axis(const Mesh& mesh, const std::string& name);
+// How many ranks the axes tell apart. All of them must be on the mesh.
+int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes);
 // The coordinate of a rank on every axis.
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank);
 

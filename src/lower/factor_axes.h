@@ -11,8 +11,6 @@
 
 namespace weft {
 
-using Axes = std::vector<std::string>;
-
 // For one node: which axes split each factor of its rule.
 class FactorAxes {
  public:

@@ -134,13 +134,14 @@ class Propagation {
     for (size_t i = 0; i < read.size(); ++i) {
       const Layout& layout = layouts_[index(read[i])];
       for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-        axes.split(read[i], rule.operands[i][dim], layout.dims[dim]);
+        axes.split(read[i], rule.operands[i][dim], axes_of(layout.dims[dim]));
       }
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
       const Layout& wanted = wanted_[index(node.results[i])];
       for (size_t dim = 0; dim < wanted.dims.size(); ++dim) {
-        axes.split(node.results[i], rule.results[i][dim], wanted.dims[dim]);
+        axes.split(
+            node.results[i], rule.results[i][dim], axes_of(wanted.dims[dim]));
       }
     }
     for (size_t i = 0; i < read.size(); ++i) {
@@ -160,7 +161,7 @@ class Propagation {
           !layouts_[index(value)].dims[dim].empty()) {
         continue;
       }
-      Axes& wanted = wanted_[index(value)].dims[dim];
+      Levels& wanted = wanted_[index(value)].dims[dim];
       if (!wanted.empty() || step_[value].node == NodeId::None) {
         axes.fail(
             cat("%",
@@ -169,7 +170,7 @@ class Propagation {
                 join(axes.axes_of(dims[dim]), ", "),
                 "} is needed; cutting values into pieces is not lowered yet"));
       }
-      wanted = axes.axes_of(dims[dim]);
+      wanted = split_over(axes.axes_of(dims[dim]));
       changed_ = true;
     }
   }
@@ -184,7 +185,7 @@ class Propagation {
     const std::vector<DimFactors>& dims =
         rule.results[static_cast<size_t>(result)];
     for (size_t dim = 0; dim < dims.size(); ++dim) {
-      layout.dims[dim] = axes.axes_of(dims[dim]);
+      layout.dims[dim] = split_over(axes.axes_of(dims[dim]));
     }
     layout.partial = linear;
     for (const std::string& axis : axes.partial_axes(result)) {

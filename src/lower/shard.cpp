@@ -75,7 +75,7 @@ class Shard {
     const auto split = [&](ValueId value, const std::vector<DimFactors>& dims) {
       const Layout& layout = lowering_.layouts[index(value)];
       for (size_t dim = 0; dim < dims.size(); ++dim) {
-        axes.split(value, dims[dim], layout.dims[dim]);
+        axes.split(value, dims[dim], axes_of(layout.dims[dim]));
       }
     };
     const std::vector<ValueId> read = operands(node);
@@ -127,7 +127,7 @@ class Shard {
 
   TensorType local(ValueId value) const {
     return local_type(
-        step_[value].type, lowering_.layouts[index(value)], mesh_);
+        step_[value].type, lowering_.layouts[index(value)], mesh_, 0);
   }
 
   Block build(int64_t rank) {

@@ -21,7 +21,7 @@ Plan data_parallel(const Graph& graph, int64_t ranks) {
     batch = batch == 0 ? sizes.front() : batch;
     if (sizes.front() == batch && batch % ranks == 0) {
       Layout layout = replicated(static_cast<int>(sizes.size()));
-      layout.dims.front() = {"data"};
+      layout.dims.front() = split_over({"data"});
       plan.decisions.push_back({step[input.value].name, std::move(layout)});
     }
   }

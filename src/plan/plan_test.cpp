@@ -165,6 +165,12 @@ TEST(Plan, PiecesMayBeUnevenButNotEmpty) {
       message_of("plan @mlp on <data=2, x=4> { %batch.* [data*x, -] }"),
       "p:1: %batch.* [data*x, -] (for %batch.0): dim 0 of f32[6, 8] has too "
       "few elements for 8 pieces; split another dim, or over fewer ranks");
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=2> { %batch.* [(3 x:2), -] }"), "no error");
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=4> { %batch.* [(3 x:2), -] }"),
+      "p:1: %batch.* [(3 x:2), -] (for %batch.0): dim 0 of f32[6, 8] has too "
+      "few elements for 4 pieces; split another dim, or over fewer ranks");
 }
 
 TEST(Plan, OnlyParametersHaveAComputeLayout) {

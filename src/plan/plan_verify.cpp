@@ -201,22 +201,32 @@ class PlanVerifier {
       throw UserError(cat(begin, error.what()));
     }
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-      int64_t ways = 1;
-      for (const std::string& axis : layout.dims[dim]) {
-        const int at = find_axis(plan_.mesh, axis);
-        ways *= plan_.mesh.axes[static_cast<size_t>(at)].size;
+      for (const Level& level : layout.dims[dim]) {
+        const int64_t pieces = ways(plan_.mesh, level.axes);
+        const int64_t size =
+            level_size(layout.dims[dim], level, value.type.sizes[dim]);
+        WEFT_CHECK_USER(
+            size >= pieces || pieces == 1,
+            begin,
+            "dim ",
+            dim,
+            " of ",
+            print(value.type),
+            " has too few elements for ",
+            pieces,
+            " pieces; split another dim, or over fewer ranks");
       }
-      WEFT_CHECK_USER(
-          value.type.sizes[dim] >= ways || ways == 1,
-          begin,
-          "dim ",
-          dim,
-          " of ",
-          print(value.type),
-          " has too few elements for ",
-          ways,
-          " pieces; split another dim, or over fewer ranks");
     }
+  }
+
+  // Written or not.
+  static int64_t level_size(
+      const Levels& levels, const Level& level, int64_t dim_size) {
+    int64_t others = 1;
+    for (const Level& other : levels) {
+      others *= &other == &level || other.size == 0 ? 1 : other.size;
+    }
+    return level.size == 0 ? dim_size / others : level.size;
   }
 
   const Plan& plan_;

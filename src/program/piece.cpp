@@ -3,68 +3,106 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 namespace weft {
 
-int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes) {
-  int64_t count = 1;
-  for (const std::string& axis : axes) {
-    const int found = find_axis(mesh, axis);
-    WEFT_CHECK(found >= 0, "no axis ", axis, " on ", print(mesh));
-    count *= mesh.axes[static_cast<size_t>(found)].size;
-  }
-  return count;
-}
-
 Piece piece_of(
-    const Mesh& mesh,
-    const std::vector<std::string>& axes,
-    int64_t whole,
-    int64_t rank) {
+    const Mesh& mesh, const Axes& axes, int64_t whole, int64_t rank) {
   const std::vector<int64_t> where = coordinates(mesh, rank);
   Piece piece = {.start = 0, .size = whole, .whole = whole};
   for (const std::string& axis : axes) {
     const auto found = static_cast<size_t>(find_axis(mesh, axis));
-    WEFT_CHECK(
-        piece.size % mesh.axes[found].size == 0,
-        piece.size,
-        " does not divide by axis ",
-        axis);
-    piece.size /= mesh.axes[found].size;
-    piece.start += where[found] * piece.size;
+    const int64_t count = mesh.axes[found].size;
+    const int64_t least = piece.size / count;
+    const int64_t larger = piece.size % count;
+    piece.start += where[found] * least + std::min(where[found], larger);
+    piece.size = least + (where[found] < larger ? 1 : 0);
   }
   return piece;
 }
 
-TensorType local_type(
-    const TensorType& whole, const Layout& layout, const Mesh& mesh) {
-  Dims sizes = whole.sizes;
-  Dims strides = whole.strides;
-  for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    const int64_t count = ways(mesh, layout.dims[dim]);
-    if (count == 1) {
-      continue;
-    }
-    WEFT_CHECK(
-        sizes[dim] % count == 0,
-        print(whole),
-        " does not divide as ",
-        print(layout));
-    sizes[dim] /= count;
-    // An expanded dim takes no room, so nothing lies around it.
-    const int64_t inner = strides.empty() || whole.strides[dim] == 0
-                              ? INT64_MAX
-                              : whole.strides[dim];
-    for (size_t outer = 0; outer < strides.size(); ++outer) {
-      if (whole.strides[outer] > inner) {
-        WEFT_CHECK(
-            strides[outer] % count == 0,
-            print(whole),
-            " does not divide as ",
-            print(layout));
-        strides[outer] /= count;
+std::vector<Piece> pieces_of(
+    const Mesh& mesh, const Levels& levels, int64_t whole, int64_t rank) {
+  if (levels.empty()) {
+    return {{.start = 0, .size = whole, .whole = whole}};
+  }
+  int64_t known = 1;
+  for (const Level& level : levels) {
+    known *= std::max<int64_t>(level.size, 1);
+  }
+  std::vector<Piece> pieces;
+  for (const Level& level : levels) {
+    const int64_t size = level.size == 0 ? whole / known : level.size;
+    pieces.push_back(piece_of(mesh, level.axes, size, rank));
+  }
+  return pieces;
+}
+
+std::vector<Piece> ranges_of(
+    const Mesh& mesh, const Levels& levels, int64_t whole, int64_t rank) {
+  const std::vector<Piece> pieces = pieces_of(mesh, levels, whole, rank);
+  std::vector<Piece> ranges = {{.start = 0, .size = 1, .whole = whole}};
+  int64_t inner = 1;
+  for (size_t i = pieces.size(); i-- > 0;) {
+    std::vector<Piece> longer;
+    for (int64_t k = 0; k < pieces[i].size; ++k) {
+      for (Piece range : ranges) {
+        range.start += (pieces[i].start + k) * inner;
+        if (!longer.empty() &&
+            longer.back().start + longer.back().size == range.start) {
+          longer.back().size += range.size;
+        } else {
+          longer.push_back(range);
+        }
       }
+    }
+    ranges = std::move(longer);
+    inner *= pieces[i].whole;
+  }
+  return ranges;
+}
+
+TensorType local_type(
+    const TensorType& whole,
+    const Layout& layout,
+    const Mesh& mesh,
+    int64_t rank) {
+  Dims sizes = whole.sizes;
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    sizes[dim] = 1;
+    for (const Piece& piece :
+         pieces_of(mesh, layout.dims[dim], whole.sizes[dim], rank)) {
+      sizes[dim] *= piece.size;
+    }
+  }
+  if (sizes == whole.sizes || whole.strides.empty()) {
+    return make_type(whole.dtype, std::move(sizes), whole.strides);
+  }
+  // From the inside out: what lies around a dim moves closer with it. An
+  // expanded dim takes no room.
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return whole.strides[a] < whole.strides[b];
+  });
+  Dims strides = whole.strides;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t dim = order[i];
+    for (size_t k = i + 1; k < order.size(); ++k) {
+      const size_t outer = order[k];
+      if (whole.strides[dim] == 0 || sizes[dim] == whole.sizes[dim] ||
+          whole.strides[outer] <= whole.strides[dim]) {
+        continue;
+      }
+      WEFT_CHECK(
+          strides[outer] % whole.sizes[dim] == 0,
+          print(whole),
+          " does not divide as ",
+          print(layout));
+      strides[outer] = strides[outer] / whole.sizes[dim] * sizes[dim];
     }
   }
   return make_type(whole.dtype, std::move(sizes), std::move(strides));
@@ -74,7 +112,16 @@ Dims whole_sizes(
     const TensorType& local, const Layout& layout, const Mesh& mesh) {
   Dims sizes = local.sizes;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    sizes[dim] *= ways(mesh, layout.dims[dim]);
+    const Levels& levels = layout.dims[dim];
+    if (levels.size() == 1 && levels.front().size == 0) {
+      sizes[dim] *= ways(mesh, levels.front().axes);
+    } else if (!levels.empty()) {
+      sizes[dim] = 1;
+      for (const Level& level : levels) {
+        WEFT_CHECK(level.size > 0, "a level without its size");
+        sizes[dim] *= level.size;
+      }
+    }
   }
   return sizes;
 }

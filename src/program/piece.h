@@ -8,26 +8,30 @@
 #include "ops/op_def.h"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace weft {
 
-// Into how many pieces `axes` split a dim.
-int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes);
-
 // What `rank` holds of a dim (or factor) of size `whole` that `axes` split,
-// outermost first, into equal pieces.
-Piece piece_of(
-    const Mesh& mesh,
-    const std::vector<std::string>& axes,
-    int64_t whole,
-    int64_t rank);
+// outermost first. Pieces differ by at most one, the larger ones first.
+Piece piece_of(const Mesh& mesh, const Axes& axes, int64_t whole, int64_t rank);
+
+// What `rank` holds of every level of a dim of size `whole`, slowest first; of
+// a dim without levels, all of it.
+std::vector<Piece> pieces_of(
+    const Mesh& mesh, const Levels& levels, int64_t whole, int64_t rank);
+
+// What `rank` holds of the dim, as contiguous ranges in their order.
+std::vector<Piece> ranges_of(
+    const Mesh& mesh, const Levels& levels, int64_t whole, int64_t rank);
 
 // The type of one rank's piece. Strides keep their order: what lies inside a
-// dim shrinks with the dims that are split. Pieces must be of equal size.
+// dim shrinks with the dims that are split.
 TensorType local_type(
-    const TensorType& whole, const Layout& layout, const Mesh& mesh);
+    const TensorType& whole,
+    const Layout& layout,
+    const Mesh& mesh,
+    int64_t rank);
 
 // The sizes of the whole value, from one rank's piece.
 Dims whole_sizes(

@@ -75,17 +75,18 @@ TEST(Program, PiecesKeepTheOrderOfStrides) {
   const Mesh mesh = parse_mesh("<data=2, tensor=2>");
   const Layout layout = parse_layout("[data, -, tensor]");
   EXPECT_EQ(
-      print(local_type(parse_type("f32[4, 6, 8]"), layout, mesh)),
+      print(local_type(parse_type("f32[4, 6, 8]"), layout, mesh, 0)),
       "f32[2, 6, 4]");
   // A slice of three times the width keeps its gaps.
   EXPECT_EQ(
-      print(local_type(parse_type("f32[4, 6, 8]{144, 24, 1}"), layout, mesh)),
+      print(
+          local_type(parse_type("f32[4, 6, 8]{144, 24, 1}"), layout, mesh, 0)),
       "f32[2, 6, 4]{72, 12, 1}");
   EXPECT_EQ(
-      print(local_type(parse_type("f32[4, 6, 8]{1, 4, 24}"), layout, mesh)),
+      print(local_type(parse_type("f32[4, 6, 8]{1, 4, 24}"), layout, mesh, 0)),
       "f32[2, 6, 4]{1, 2, 12}");
   EXPECT_EQ(
-      print(local_type(parse_type("f32[4, 6, 8]{0, 8, 1}"), layout, mesh)),
+      print(local_type(parse_type("f32[4, 6, 8]{0, 8, 1}"), layout, mesh, 0)),
       "f32[2, 6, 4]{0, 4, 1}");
   const Piece piece = piece_of(mesh, {"tensor", "data"}, 8, 1);
   EXPECT_EQ(piece.start, 4);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "program/piece.h"
 #include "program/program.h"
 #include "program/verify_parts.h"
 
@@ -101,7 +102,15 @@ class BlockVerifier {
     for (size_t i = 0; i < function.values.size(); ++i) {
       const Value& value = function.values[i];
       try {
-        verify(block_.layouts[i], value.type, program_.mesh);
+        const Layout& layout = block_.layouts[i];
+        const bool has_dims = layout.dims.size() == value.type.sizes.size();
+        verify(
+            layout,
+            has_dims ? make_type(
+                           value.type.dtype,
+                           whole_sizes(value.type, layout, program_.mesh))
+                     : value.type,
+            program_.mesh);
       } catch (const UserError& error) {
         throw UserError(
             cat("program @",

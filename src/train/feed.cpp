@@ -97,11 +97,13 @@ void Feed::fill(
     const FieldMatch& match = matches_[next++];
     const at::Tensor& into = step.executor->inputs()[i];
     const Layout& layout = block.layouts[index(input.value)];
-    const Piece rows = piece_of(
+    const std::vector<Piece> ranges = ranges_of(
         step.program.mesh,
         layout.dims.front(),
         static_cast<int64_t>(batch.samples.size()),
         trainer.options().rank);
+    WEFT_CHECK(ranges.size() <= 1, "a batch in several ranges");
+    const Piece rows = ranges.empty() ? Piece() : ranges.front();
     const std::span<const int64_t> mine(
         batch.samples.data() + rows.start, static_cast<size_t>(rows.size));
     const bool is_direct = into.is_contiguous() && into.size(0) == rows.size &&

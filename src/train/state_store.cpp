@@ -22,19 +22,40 @@ TensorType whole_type(const Trainer& trainer, const Trainer::Resident& each) {
       each.type.dtype, whole_sizes(each.type, each.layout, trainer.mesh()));
 }
 
-Box box_of(const Trainer& trainer, const Trainer::Resident& each) {
+// A box of the whole tensor that this rank holds, and where: a part of its
+// piece.
+struct HeldBox {
   Box box;
+  at::Tensor held;
+};
+
+// One, unless the piece of a dim is in several ranges.
+std::vector<HeldBox> boxes_of(
+    const Trainer& trainer,
+    const Trainer::Resident& each,
+    const at::Tensor& piece) {
+  std::vector<HeldBox> boxes = {{{}, piece}};
   const TensorType whole = whole_type(trainer, each);
   for (size_t dim = 0; dim < whole.sizes.size(); ++dim) {
-    const Piece piece = piece_of(
-        trainer.mesh(),
-        each.layout.dims[dim],
-        whole.sizes[dim],
-        trainer.options().rank);
-    box.start.push_back(piece.start);
-    box.size.push_back(piece.size);
+    std::vector<HeldBox> cut;
+    for (const HeldBox& one : boxes) {
+      int64_t start = 0;
+      for (const Piece& range : ranges_of(
+               trainer.mesh(),
+               each.layout.dims[dim],
+               whole.sizes[dim],
+               trainer.options().rank)) {
+        HeldBox& part = cut.emplace_back(one);
+        part.box.start.push_back(range.start);
+        part.box.size.push_back(range.size);
+        part.held =
+            one.held.narrow(static_cast<int64_t>(dim), start, range.size);
+        start += range.size;
+      }
+    }
+    boxes = std::move(cut);
   }
-  return box;
+  return boxes;
 }
 
 // Which of the ranks that hold this piece the rank is, and how many there are.
@@ -46,13 +67,8 @@ std::pair<int64_t, int64_t> replica(
   int64_t count = 1;
   for (size_t axis = 0; axis < trainer.mesh().axes.size(); ++axis) {
     const Axis& one = trainer.mesh().axes[axis];
-    const bool splits = std::any_of(
-        each.layout.dims.begin(),
-        each.layout.dims.end(),
-        [&](const auto& axes) {
-          return std::find(axes.begin(), axes.end(), one.name) != axes.end();
-        });
-    if (!splits) {
+    const Axes axes = axes_of(each.layout);
+    if (std::find(axes.begin(), axes.end(), one.name) == axes.end()) {
       number = number * one.size + where[axis];
       count *= one.size;
     }
@@ -117,14 +133,16 @@ std::vector<OwnedPiece> pieces_to_save(const Trainer& trainer) {
     if (turn++ % count != number) {
       continue;
     }
-    const at::Tensor rows = each.tensor.contiguous();
-    OwnedPiece piece;
-    piece.name = resident_name(each.input);
-    piece.whole = whole_type(trainer, each);
-    piece.box = box_of(trainer, each);
-    piece.bytes.resize(rows.nbytes());
-    std::memcpy(piece.bytes.data(), rows.const_data_ptr(), rows.nbytes());
-    pieces.push_back(std::move(piece));
+    for (HeldBox& one : boxes_of(trainer, each, each.tensor)) {
+      const at::Tensor rows = one.held.contiguous();
+      OwnedPiece piece;
+      piece.name = resident_name(each.input);
+      piece.whole = whole_type(trainer, each);
+      piece.box = std::move(one.box);
+      piece.bytes.resize(rows.nbytes());
+      std::memcpy(piece.bytes.data(), rows.const_data_ptr(), rows.nbytes());
+      pieces.push_back(std::move(piece));
+    }
   }
   return pieces;
 }
@@ -142,7 +160,9 @@ void load_state(Trainer& trainer, TensorSource& source) {
         print(source.type(name)),
         ", and the model's is ",
         print(wanted));
-    read_into(source, name, box_of(trainer, each), each.tensor);
+    for (const HeldBox& one : boxes_of(trainer, each, each.tensor)) {
+      read_into(source, name, one.box, one.held);
+    }
   }
 }
 
@@ -176,7 +196,9 @@ void load_parameters(Trainer& trainer, TensorSource& source) {
         print(source.type(*found)),
         ", and the model's is ",
         print(wanted));
-    read_converted(source, *found, box_of(trainer, each), each.tensor);
+    for (const HeldBox& one : boxes_of(trainer, each, each.tensor)) {
+      read_converted(source, *found, one.box, one.held);
+    }
   }
   WEFT_CHECK_USER(
       missing.empty(),
