@@ -238,6 +238,9 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Start& start) {
       return all_reduce(start);
     case TransferKind::Copy:
       return copy(start);
+    case TransferKind::AllGather:
+    case TransferKind::ReduceScatter:
+    case TransferKind::AllToAll:
     case TransferKind::Send:
     case TransferKind::Receive:
       break;
@@ -247,7 +250,7 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Start& start) {
           program_.name,
           ": ",
           label(block_, block_.instructions[at_]),
-          ": sends and receives are not executed yet"));
+          ": it is not executed yet"));
 }
 
 ExecutorBuilder::Action ExecutorBuilder::all_reduce(const Start& start) {

@@ -24,6 +24,7 @@ Reuse::Reuse(Block& block)
     int64_t& last = last_touch_[index(storage(value))];
     last = std::max(last, at);
   };
+  const std::vector<const Start*> transfer = transfers(block);
   const auto end = static_cast<int64_t>(block.instructions.size());
   for (int64_t at = 0; at < end; ++at) {
     const Instruction& instruction =
@@ -37,8 +38,12 @@ Reuse::Reuse(Block& block)
     }
     if (const auto* wait = std::get_if<Wait>(&instruction)) {
       touch(wait->value, at);
+      for (const ValueId operand : transfer[index(wait->value)]->operands) {
+        touch(operand, at);
+      }
     }
-    if (const auto* start = std::get_if<Start>(&instruction)) {
+    const auto* start = std::get_if<Start>(&instruction);
+    if (start != nullptr && start->kind == TransferKind::AllReduce) {
       for (const ValueId operand : start->operands) {
         in_bucket_[index(storage(operand))] = start->operands.size() > 1;
       }

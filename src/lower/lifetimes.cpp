@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees each storage after the last instruction that touches it, but not what
-// the step returns and what is resident.
+// the step returns and what is resident. A transfer touches its operands until
+// its wait.
 #include "lower/pass.h"
 
 #include <utility>
@@ -29,6 +30,7 @@ void free_block(Block& block) {
       free.values.push_back(value);
     }
   };
+  const std::vector<const Start*> transfer = transfers(block);
   for (auto it = block.instructions.rbegin(); it != block.instructions.rend();
        ++it) {
     Free free;
@@ -40,6 +42,11 @@ void free_block(Block& block) {
     }
     if (const auto* wait = std::get_if<Wait>(&*it)) {
       last_use(wait->value, free);
+      const Start& start = *transfer[index(wait->value)];
+      for (const ValueId value :
+           stays_in_place(start.kind) ? start.results : start.operands) {
+        last_use(value, free);
+      }
     }
     if (!free.values.empty()) {
       reversed.emplace_back(std::move(free));

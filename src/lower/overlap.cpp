@@ -1,15 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts early, waits late: each wait moves down to just before the first
-// instruction that reads its value, so that calls run while data is on its way.
+// instruction that reads its value, or takes over what it reads, so that calls
+// run while data is on its way.
 #include "lower/pass.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weft {
 namespace {
 
+// The values whose storages the instruction takes over or gives back.
+std::vector<ValueId> ends(const Block& block, const Instruction& instruction) {
+  if (const auto* free = std::get_if<Free>(&instruction)) {
+    return free->values;
+  }
+  const auto* start = std::get_if<Start>(&instruction);
+  if (start != nullptr && start->kind == TransferKind::AllReduce) {
+    return start->operands;
+  }
+  std::vector<ValueId> out;
+  for (const ValueId made : makes(block, instruction)) {
+    if (block.overwrites[index(made)] != ValueId::None) {
+      out.push_back(block.overwrites[index(made)]);
+    }
+  }
+  return out;
+}
+
 void overlap_block(Block& block) {
   std::vector<Instruction> out;
+  const std::vector<ValueId> storage = storages(block);
+  const std::vector<const Start*> transfer = transfers(block);
   // Started, and nobody has asked for it yet: by value, the first result of its
   // transfer.
   std::vector<ValueId> pending(block.function.values.size(), ValueId::None);
@@ -29,6 +51,19 @@ void overlap_block(Block& block) {
     }
     for (const ValueId value : reads(block, instruction)) {
       wait_for(value);
+    }
+    for (const ValueId end : ends(block, instruction)) {
+      for (size_t i = 0; i < pending.size(); ++i) {
+        const auto reads_it = [&](ValueId operand) {
+          return storage[index(operand)] == storage[index(end)];
+        };
+        if (pending[i] != ValueId::None && std::any_of(
+                                               transfer[i]->operands.begin(),
+                                               transfer[i]->operands.end(),
+                                               reads_it)) {
+          wait_for(static_cast<ValueId>(i));
+        }
+      }
     }
     out.push_back(instruction);
     if (const auto* start = std::get_if<Start>(&instruction)) {

@@ -96,7 +96,7 @@ class Placement {
 
   // All into the item of the first; the others become empty.
   void join_bucket(const Start& start) {
-    if (start.operands.size() < 2) {
+    if (start.kind != TransferKind::AllReduce || start.operands.size() < 2) {
       return;
     }
     const auto item_of = [this](ValueId operand) {

@@ -3,7 +3,8 @@
 // as its gradient is there and nobody reads its old value any more, so that
 // gradients need not live together. A gradient that travels in a bucket counts
 // as there when the next bucket is on its way, so that the update does not wait
-// for the wires.
+// for the wires; but an update comes before what reads its results, as the
+// gathering of new parameters does.
 #include "lower/pass.h"
 
 #include <algorithm>
@@ -18,18 +19,29 @@ class EarlyUpdates {
       : block_(block),
         storage_(storages(block)),
         ready_(block.function.values.size(), -1),
-        last_read_(block.function.values.size(), -1) {}
+        last_read_(block.function.values.size(), -1),
+        first_read_(block.function.values.size(), INT64_MAX) {}
 
   void run() {
+    for (const Start* start : transfers(block_)) {
+      transfer_.push_back(
+          start == nullptr ? std::vector<ValueId>() : start->operands);
+    }
     std::vector<Instruction> updates;
     for (Instruction& instruction : block_.instructions) {
       (is_update(instruction) ? updates : body_)
           .push_back(std::move(instruction));
     }
     measure_body();
+    for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
+      for (const ValueId read : reads(block_, *update)) {
+        int64_t& first = first_read_[index(read)];
+        first = std::min(first, latest(*update));
+      }
+    }
     std::vector<std::vector<Instruction>> after(body_.size() + 1);
     for (Instruction& update : updates) {
-      const int64_t at = earliest(update);
+      const int64_t at = std::min(earliest(update), latest(update));
       for (const ValueId made : makes(block_, update)) {
         ready_[index(made)] = at;
       }
@@ -63,14 +75,35 @@ class EarlyUpdates {
       for (const ValueId made : makes(block_, instruction)) {
         ready_[index(made)] = start != nullptr ? next_start : i;
       }
-      if (start != nullptr && start->kind == TransferKind::AllReduce) {
+      if (start != nullptr && (start->kind == TransferKind::AllReduce ||
+                               start->kind == TransferKind::ReduceScatter)) {
         next_start = i;
       }
       for (const ValueId read : reads(block_, instruction)) {
-        int64_t& last = last_read_[index(storage_[index(read)])];
-        last = std::max(last, i);
+        note_read(read, i);
+      }
+      if (const auto* wait = std::get_if<Wait>(&instruction)) {
+        for (const ValueId read : transfer_[index(wait->value)]) {
+          note_read(read, i);
+        }
       }
     }
+  }
+
+  // Going backwards.
+  void note_read(ValueId value, int64_t at) {
+    int64_t& last = last_read_[index(storage_[index(value)])];
+    last = std::max(last, at);
+    first_read_[index(value)] = at - 1;
+  }
+
+  // The instruction of the body after which the update must come at the latest.
+  int64_t latest(const Instruction& update) const {
+    int64_t at = INT64_MAX;
+    for (const ValueId made : makes(block_, update)) {
+      at = std::min(at, first_read_[index(made)]);
+    }
+    return at;
   }
 
   // The instruction of the body after which the update can come.
@@ -105,6 +138,10 @@ class EarlyUpdates {
   std::vector<int64_t> ready_;
   // By storage.
   std::vector<int64_t> last_read_;
+  // By value: the last instruction of the body before it is read.
+  std::vector<int64_t> first_read_;
+  // By result of a transfer: what it reads.
+  std::vector<std::vector<ValueId>> transfer_;
 };
 
 }  // namespace

@@ -2,26 +2,30 @@
 // The Plan: every decision about how to run one Graph, as a small text that a
 // person can read, edit, diff and keep in git.
 //
-//   plan @gpt on <data=2> {
-//     %tokens [data, -]
+//   plan @gpt on <data=2, tensor=2> {
+//     micro_batches 4
+//     recompute %blocks.*/gelu
+//     %batch.* [data, -]
+//     %blocks.*.up.weight [tensor*data, -] compute [tensor, -]
 //     %blocks.*/mm [data, -]
 //   }
 //
-// Before the decisions, `local batch_norm` lets every rank normalise by its own
-// part of the batch, where statistics are else those of the whole batch; and
-// `recompute cheap` trades a little time for memory (lower/recompute.cpp).
-//
 // A decision names values of the graph's step by a pattern ('*' stands for any
-// characters) and says how they lie on the mesh. Where several match, the last
-// one counts. What no decision names follows from what is named
-// (lower/propagate_layouts.cpp). The empty plan on <> is one rank with the
-// whole step.
+// characters) and says how they lie on the mesh once they are made. Where
+// several match, the last one counts. What no decision names follows from what
+// is named (lower/propagate_layouts.cpp). The empty plan on <> is one rank with
+// the whole step.
+//
+// A parameter may have two layouts: how it is stored from step to step, and
+// after `compute` the one in which forward and backward read it.
 #pragma once
 
 #include "graph/graph.h"
 #include "graph/layout.h"
 #include "graph/mesh.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,24 +35,59 @@ namespace weft {
 struct Decision {
   // Without the '%'.
   std::string pattern;
+  // For an input that the next step reads too: as it is stored between steps.
   Layout layout;
+  // Of a parameter, as forward and backward read it; none: as it is stored.
+  std::optional<Layout> compute = std::nullopt;
+  // "FILE:LINE" of the text it was read from, for messages; else "". Not part
+  // of ==.
+  std::string where = "";
 
-  bool operator==(const Decision&) const = default;
+  bool operator==(const Decision& other) const {
+    return pattern == other.pattern && layout == other.layout &&
+           compute == other.compute;
+  }
+};
+
+// Values of forward that backward makes again instead of keeping them.
+struct Recompute {
+  // Without the '%'.
+  std::string pattern;
+  // As in Decision.
+  std::string where = "";
+
+  bool operator==(const Recompute& other) const {
+    return pattern == other.pattern;
+  }
 };
 
 struct Plan {
   // Of the graph that it is for.
   std::string graph;
   Mesh mesh;
-  // Batch norms that train take their statistics from each rank's own part of
-  // the batch, as DistributedDataParallel does. This changes the mathematics.
+  // `local batch_norm`: batch norms that train take their statistics from each
+  // rank's own part of the batch, as DistributedDataParallel does. This changes
+  // the mathematics.
   bool local_batch_norm = false;
-  // Values that cost little more than reading and writing them, and that
-  // backward reads long after they were made, are made again.
+  // `micro_batches N`: parts of the batch that run one after the other; their
+  // gradients are added up before the optimizer. At least 1.
+  int64_t micro_batches = 1;
+  // `recompute cheap`: values that cost little more than reading and writing
+  // them, and that backward reads long after they were made, are made again.
   bool recompute_cheap = false;
-  std::vector<Decision> decisions;
+  // `recompute %pattern`: these too, whatever they cost.
+  std::vector<Recompute> recompute = {};
+  std::vector<Decision> decisions = {};
+  // Where the text begins, as in Decision.
+  std::string where = "";
 
-  bool operator==(const Plan&) const = default;
+  bool operator==(const Plan& other) const {
+    return graph == other.graph && mesh == other.mesh &&
+           local_batch_norm == other.local_batch_norm &&
+           micro_batches == other.micro_batches &&
+           recompute_cheap == other.recompute_cheap &&
+           recompute == other.recompute && decisions == other.decisions;
+  }
 };
 
 // '*' matches any run of characters, every other character itself.
@@ -56,14 +95,25 @@ bool matches(std::string_view pattern, std::string_view name);
 
 // The decision that counts for a value, or nullptr.
 const Decision* decision_for(const Plan& plan, std::string_view value_name);
+// How forward and backward read the value that it is about.
+const Layout& compute_layout(const Decision& decision);
+// Whether one of the plan's `recompute` lines names the value.
+bool is_recomputed(const Plan& plan, std::string_view value_name);
 
 std::string print(const Plan& plan);
+std::string print(const Decision& decision);
 // `source` names the text in messages. Throws UserError with line and column.
 Plan parse_plan(std::string_view text, const std::string& source);
 
 // Mesh well-formed; the graph is the one meant; every pattern matches a value
-// of its step; every layout fits the type of each value it counts for, pieces
-// of equal size. Throws UserError naming the decision and the value.
+// of its step (of forward, for `recompute`); every layout fits the type of each
+// value it counts for: as many dims, axes of the mesh, none twice, and no dim
+// cut into more pieces than it has elements. Pieces of a dim differ by at most
+// one element. Only parameters have a `compute` layout. Throws UserError that
+// begins with the line and says what would do.
 void verify(const Plan& plan, const Graph& graph);
+
+// The plan is for as many ranks as there are. Throws UserError.
+void verify_ranks(const Plan& plan, int64_t ranks);
 
 }  // namespace weft

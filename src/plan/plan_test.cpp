@@ -56,23 +56,151 @@ TEST(Plan, TheLastMatchCounts) {
   EXPECT_EQ(decision_for(plan, "x"), nullptr);
 }
 
-TEST(Plan, MessagesNameDecisionAndValue) {
+TEST(Plan, SettingsStandBeforeDecisions) {
+  const std::string text =
+      "plan @mlp on <data=2> {\n"
+      "  local batch_norm\n"
+      "  micro_batches 4\n"
+      "  recompute cheap\n"
+      "  recompute %fc/*\n"
+      "  %fc.weight [data, -] compute [-, -]\n"
+      "}\n";
+  const Plan plan = parse_plan(text, "p");
+  EXPECT_EQ(print(plan), text);
+  EXPECT_EQ(plan.micro_batches, 4);
+  EXPECT_TRUE(is_recomputed(plan, "fc/mm"));
+  EXPECT_FALSE(is_recomputed(plan, "fc.weight"));
+  EXPECT_EQ(print(compute_layout(plan.decisions.at(0))), "[-, -]");
+  EXPECT_EQ(plan.decisions.at(0).where, "p:6");
+  // One micro-batch is what there is without the line.
+  EXPECT_EQ(
+      print(parse_plan("plan @mlp on <> { micro_batches 1 }", "p")),
+      "plan @mlp on <> {\n}\n");
+}
+
+TEST(Plan, LinesAreNotCompared) {
+  const std::string line = "plan @mlp on <data=2> { %fc/* [-, -] }";
+  EXPECT_EQ(parse_plan(line, "p"), parse_plan(cat("\n\n", line), "q"));
+}
+
+TEST(Plan, ParseMessages) {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      parse_plan(text, "p");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(
+      message("plan @mlp on <> {\n  micro_batches 0 }"),
+      "p:2:17: micro_batches is at least 1, found 0");
+  EXPECT_EQ(
+      message("plan @mlp on <> { recompute fc }"),
+      "p:1:29: expected 'cheap' or '%' and a pattern, found \"fc\"");
+  EXPECT_EQ(
+      message("plan @mlp on <> {\n  %a [-]\n  micro_batches 2 }"),
+      "p:3:3: expected '%' and a decision (settings stand before the first "
+      "one), or '}', found \"micro_batches\"");
+}
+
+TEST(Plan, MessagesOfThePlan) {
+  EXPECT_EQ(
+      message_of("\nplan @gpt on <data=2> { }"),
+      "p:2: the plan is for graph @gpt, and this is graph @mlp");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2, data=2> { }"),
+      "p:1: [mesh] two axes have the name data");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2> {\n  recompute %fc/my\n}"),
+      "p:2: recompute %fc/my: no value that forward makes has such a name; "
+      "near are %fc/mm, %fc/t");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2> { recompute %batch.0 }"),
+      "p:1: recompute %batch.0: no value that forward makes has such a name; "
+      "`weft capture` prints the names");
+}
+
+TEST(Plan, MessagesHaveTheLineAndSayWhatWouldDo) {
   EXPECT_EQ(
       message_of("plan @mlp on <data=2> { %batch.0 [data, -] }"), "no error");
   EXPECT_EQ(
-      message_of("plan @gpt on <data=2> { }"),
-      "the plan is for graph @gpt, and this is graph @mlp");
+      message_of("plan @mlp on <data=2> {\n  %fd/m* [data, -]\n}"),
+      "p:2: %fd/m* [data, -]: no value of the step has such a name; near are "
+      "%fc/mm, %fc/t");
   EXPECT_EQ(
-      message_of("plan @mlp on <data=2> { %fd/* [data, -] }"),
-      "plan @mlp: %fd/* [data, -]: no value of the step has such a name");
+      message_of("plan @mlp on <data=2> { %nothing.alike [data, -] }"),
+      "p:1: %nothing.alike [data, -]: no value of the step has such a name; "
+      "`weft capture` prints the names");
   EXPECT_EQ(
-      message_of("plan @mlp on <data=8> { %batch.* [data, -] }"),
-      "plan @mlp: %batch.* [data, -] (for %batch.0): dim 0 of f32[6, 8] is "
-      "too small for 8 pieces");
+      message_of("plan @mlp on <data=2> {\n\n  %batch.0 [x, -] }"),
+      "p:3: %batch.0 [x, -]: [layout] [x, -] names the axis 'x', which is not "
+      "on the mesh <data=2>");
   EXPECT_EQ(
-      message_of("plan @mlp on <data=2> { %batch.0 [x, -] }"),
-      "plan @mlp: %batch.0 [x, -]: [layout] [x, -] names the axis 'x', which "
-      "is not on the mesh <data=2>");
+      message_of("plan @mlp on <data=2> { %batch.0 [data] }"),
+      "p:1: %batch.0 [data]: [data] has 1 dims, and f32[6, 8] has 2; give as "
+      "many, as in [-, -]");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2> { %batch.0 [data, data] }"),
+      "p:1: %batch.0 [data, data]: [layout] [data, data] uses the axis data "
+      "twice");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2> { %fc.weight [-, -] compute [y, -] }"),
+      "p:1: %fc.weight [-, -] compute [y, -]: [layout] [y, -] names the axis "
+      "'y', which is not on the mesh <data=2>");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2> { %batch.* [data, -] +{data} }"),
+      "p:1: %batch.* [data, -] +{data} (for %batch.0): [layout] [data, -] "
+      "+{data} uses the axis data twice");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2> { %fc.weight [-, -] +{data} }"),
+      "p:1: %fc.weight [-, -] +{data}: an input is no partial sum; leave out "
+      "'+{data}'");
+}
+
+TEST(Plan, PiecesMayBeUnevenButNotEmpty) {
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=4> { %batch.* [data, -] }"), "no error");
+  EXPECT_EQ(
+      message_of("plan @mlp on <data=2, x=4> { %batch.* [data*x, -] }"),
+      "p:1: %batch.* [data*x, -] (for %batch.0): dim 0 of f32[6, 8] has too "
+      "few elements for 8 pieces; split another dim, or over fewer ranks");
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=2> { %batch.* [(3 x:2), -] }"), "no error");
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=4> { %batch.* [(3 x:2), -] }"),
+      "p:1: %batch.* [(3 x:2), -] (for %batch.0): dim 0 of f32[6, 8] has too "
+      "few elements for 4 pieces; split another dim, or over fewer ranks");
+}
+
+TEST(Plan, OnlyParametersHaveAComputeLayout) {
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=2> { %fc.* [x, -] compute [-, -] }"),
+      "no error");
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=2> { %batch.0 [x, -] compute [-, -] }"),
+      "p:1: %batch.0 [x, -] compute [-, -]: only a parameter has a compute "
+      "layout, and this is an input of kind batch; leave out 'compute ...', or "
+      "take a narrower pattern");
+  EXPECT_EQ(
+      message_of("plan @mlp on <x=2> { %fc* [x, -] compute [-, -] }"),
+      "p:1: %fc* [x, -] compute [-, -] (for %fc/t): only a parameter has a "
+      "compute layout, and this is made by the step; leave out 'compute ...', "
+      "or take a narrower pattern");
+}
+
+TEST(Plan, RanksAreThoseOfTheMesh) {
+  const Plan plan = parse_plan("\nplan @mlp on <data=2, x=2> { }", "p");
+  verify_ranks(plan, 4);
+  try {
+    verify_ranks(plan, 2);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "p:2: the mesh <data=2, x=2> needs 4 ranks, and there are 2; start 4, "
+        "or write a mesh of 2");
+  }
 }
 
 }  // namespace

@@ -12,6 +12,12 @@ std::string_view name(TransferKind kind) {
   switch (kind) {
     case TransferKind::AllReduce:
       return "all_reduce";
+    case TransferKind::AllGather:
+      return "all_gather";
+    case TransferKind::ReduceScatter:
+      return "reduce_scatter";
+    case TransferKind::AllToAll:
+      return "all_to_all";
     case TransferKind::Send:
       return "send";
     case TransferKind::Receive:
@@ -20,6 +26,25 @@ std::string_view name(TransferKind kind) {
       return "copy";
   }
   WEFT_CHECK(false, "unknown transfer");
+}
+
+bool is_collective(TransferKind kind) {
+  switch (kind) {
+    case TransferKind::AllReduce:
+    case TransferKind::AllGather:
+    case TransferKind::ReduceScatter:
+    case TransferKind::AllToAll:
+      return true;
+    case TransferKind::Send:
+    case TransferKind::Receive:
+    case TransferKind::Copy:
+      return false;
+  }
+  WEFT_CHECK(false, "unknown transfer");
+}
+
+bool stays_in_place(TransferKind kind) {
+  return kind == TransferKind::AllReduce || kind == TransferKind::Send;
 }
 
 std::string_view name(Tier tier) {
@@ -97,10 +122,10 @@ std::vector<ValueId> storages(const Block& block) {
   };
   for (const Instruction& instruction : block.instructions) {
     if (const auto* start = std::get_if<Start>(&instruction)) {
-      const bool stays = start->kind == TransferKind::AllReduce ||
-                         start->kind == TransferKind::Send;
-      for (size_t i = 0; stays && i < start->results.size(); ++i) {
-        lies_in(start->results[i], start->operands[i]);
+      if (stays_in_place(start->kind)) {
+        for (size_t i = 0; i < start->results.size(); ++i) {
+          lies_in(start->results[i], start->operands[i]);
+        }
       }
     } else if (const auto* call = std::get_if<Call>(&instruction)) {
       const Node& node = block.function.nodes[index(call->node)];
@@ -115,6 +140,18 @@ std::vector<ValueId> storages(const Block& block) {
     }
   }
   return storage;
+}
+
+std::vector<const Start*> transfers(const Block& block) {
+  std::vector<const Start*> made_by(block.function.values.size(), nullptr);
+  for (const Instruction& instruction : block.instructions) {
+    if (const auto* start = std::get_if<Start>(&instruction)) {
+      for (const ValueId result : start->results) {
+        made_by[index(result)] = start;
+      }
+    }
+  }
+  return made_by;
 }
 
 std::vector<Tier> tiers(const Block& block) {

@@ -14,6 +14,9 @@
 //   backward:
 //     %g = aten.mm(%a, %b) : f32[64, 32] at [-, -] +{data} offset(4096)
 //     start %g.sum, %h.sum = all_reduce(%g, %h) over {data}
+//     start %w.whole, %v.whole = all_gather(%w, %v) over {data} offset(0, 64)
+//     start %k.piece = reduce_scatter(%k) over {data}
+//     start %q.heads = all_to_all(%q) over {sequence}
 //     start %z.sent = send(%z) to 1
 //     start %k = receive : f32[8] at [-] from 1
 //     start %z.kept = copy(%z) to host
@@ -30,9 +33,19 @@
 //
 // `start` begins a transfer, and its results may be read after the `wait` for
 // any one of them. all_reduce takes over the storages of its operands, whose
-// other values may not be read any more; what is sent or copied may be read
-// meanwhile, and not be freed before its wait. Only a copy back reads what lies
-// on the host.
+// other values may not be read any more; any other operand may be read
+// meanwhile, and its storage be neither freed nor overwritten nor taken over
+// before the wait. Only a copy back reads what lies on the host.
+//
+// What collectives make of layouts (after_transfer in transfer.h):
+//   all_reduce      [-, -] +{data} -> [-, -]
+//   reduce_scatter  [-, -] +{data} -> [data, -]; dim 0 shrinks
+//   all_gather      [data, -] -> [-, -]; dim 0 grows
+//   all_to_all      [data, -] -> [-, data]; sizes [1, w b, ...] -> [w, b, ...]
+// The axes stand at the end of the dim's, that is innermost, so that pieces are
+// stretches of row-major memory; for other dims lowering writes calls that pack
+// and unpack. Pieces come in the order of the listed axes, outermost first,
+// which must be the order of the mesh: then it is that of the group's ranks.
 //
 // Memory: parameters, buffers, states, scalars and constants stay where they
 // are from step to step (is_resident). Every other storage lies in the rank's
@@ -53,12 +66,28 @@
 namespace weft {
 
 enum class TransferKind : uint8_t {
-  AllReduce,  // the sums, on every rank of a group
-  Send,       // to one rank
-  Receive,    // from one rank
-  Copy,       // between the device and its host
+  AllReduce,      // the sums, on every rank of a group
+  AllGather,      // the pieces of all ranks of a group
+  ReduceScatter,  // of the sums, every rank one piece
+  AllToAll,       // pieces of one dim become pieces of another
+  Send,           // to one rank
+  Receive,        // from one rank
+  Copy,           // between the device and its host
 };
+inline constexpr TransferKind kTransferKinds[] = {
+    TransferKind::AllReduce,
+    TransferKind::AllGather,
+    TransferKind::ReduceScatter,
+    TransferKind::AllToAll,
+    TransferKind::Send,
+    TransferKind::Receive,
+    TransferKind::Copy};
 std::string_view name(TransferKind kind);
+// Among the ranks of a group, over axes.
+bool is_collective(TransferKind kind);
+// Whether results lie in their operands' storages; else in storages of their
+// own.
+bool stays_in_place(TransferKind kind);
 
 // Where a storage lies.
 enum class Tier : uint8_t { Device, Host };
@@ -73,11 +102,11 @@ struct Call {
 // Begins a transfer.
 struct Start {
   TransferKind kind = TransferKind::AllReduce;
-  // One a result; none for a receive. Several only for an all_reduce; their
-  // storages then lie one behind the other.
+  // One a result; none for a receive. Several for an all_reduce, whose storages
+  // then lie one behind the other, an all_gather and a reduce_scatter.
   std::vector<ValueId> operands;
   std::vector<ValueId> results;
-  // AllReduce: among the ranks that differ only in these.
+  // Collectives: among the ranks that differ only in these.
   std::vector<std::string> axes;
   // Send, Receive: the other rank.
   int64_t peer = -1;
@@ -162,6 +191,10 @@ ValueId add_value(
 // operand's, and what overwrites in what it overwrites.
 std::vector<ValueId> storages(const Block& block);
 
+// For every value, the transfer that makes it, or nullptr. Points into the
+// block's instructions.
+std::vector<const Start*> transfers(const Block& block);
+
 // For every value, where its storage lies.
 std::vector<Tier> tiers(const Block& block);
 
@@ -190,12 +223,14 @@ std::string print(const Block& block, const Instruction& instruction);
 // `source` names the text in messages. Throws UserError with line and column.
 Program parse_program(std::string_view text, const std::string& source);
 
-// Every rank has one block; layouts fit, only partial sums are summed and none
-// is returned but as a state that came in so; values are made once and before
-// they are read, in the order of the text; nothing is read after its storage
-// was freed, taken over or overwritten, or before its wait; every start has one
-// wait and every wait its start; nothing is freed twice, and what is returned
-// not at all; storages that live at the same time do not overlap; members of a
+// Every rank has one block; layouts fit, collectives make of them what they
+// should, only partial sums are summed and none is returned but as a state that
+// came in so; values are made once and before they are read, in the order of
+// the text; nothing is read after its storage was freed, taken over or
+// overwritten, or before its wait; nothing changes while a transfer reads it;
+// every start has one wait and every wait its start; nothing is freed twice,
+// and what is returned not at all; storages that live at the same time do not
+// overlap, and those of one all_reduce lie one behind the other; members of a
 // group start the same collectives in the same order, every send has its
 // receive of the same type, and no rank waits for ever. Throws UserError naming
 // block, instruction and value.

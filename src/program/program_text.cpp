@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "graph/function_text.h"
 #include "program/program.h"
+#include "program/transfer.h"
 
 #include <optional>
 #include <utility>
@@ -21,50 +22,54 @@ std::string percent_names(
   return join(names, ", ");
 }
 
+// " offset(4096, -)", or nothing when none has a place.
+std::string print_offsets(
+    const Block& block, const std::vector<ValueId>& made) {
+  std::vector<std::string> offsets;
+  bool placed_any = false;
+  for (const ValueId value : made) {
+    const int64_t offset = block.offsets[index(value)];
+    offsets.push_back(offset < 0 ? "-" : cat(offset));
+    placed_any = placed_any || offset >= 0;
+  }
+  return placed_any ? cat(" offset(", join(offsets, ", "), ")") : "";
+}
+
 // " at [data, -] overwrites(%x) offset(4096)" for the values that one line
 // makes.
 std::string print_places(const Block& block, const std::vector<ValueId>& made) {
   std::vector<std::string> layouts;
   std::vector<ValueId> overwrites;
-  std::vector<std::string> offsets;
   bool overwrites_any = false;
-  bool placed_any = false;
   for (const ValueId value : made) {
     layouts.push_back(print(block.layouts[index(value)]));
     overwrites.push_back(block.overwrites[index(value)]);
     overwrites_any = overwrites_any || overwrites.back() != ValueId::None;
-    const int64_t offset = block.offsets[index(value)];
-    offsets.push_back(offset < 0 ? "-" : cat(offset));
-    placed_any = placed_any || offset >= 0;
   }
   std::string out = cat(" at ", join(layouts, ", "));
   if (overwrites_any) {
     out += cat(" overwrites(", percent_names(block.function, overwrites), ")");
   }
-  if (placed_any) {
-    out += cat(" offset(", join(offsets, ", "), ")");
-  }
-  return out;
+  return out + print_offsets(block, made);
 }
 
 std::string print_start(const Block& block, const Start& start) {
   const Function& function = block.function;
   const std::string operands =
       cat("(", percent_names(function, start.operands), ")");
-  const std::vector<int64_t>& offsets = block.offsets;
-  const ValueId first = start.results.front();
-  const std::string offset = offsets[index(first)] < 0
-                                 ? ""
-                                 : cat(" offset(", offsets[index(first)], ")");
+  const std::string offset = print_offsets(block, start.results);
   switch (start.kind) {
     case TransferKind::AllReduce:
-      return cat(operands, " over {", join(start.axes, ", "), "}");
+    case TransferKind::AllGather:
+    case TransferKind::ReduceScatter:
+    case TransferKind::AllToAll:
+      return cat(operands, " over {", join(start.axes, ", "), "}", offset);
     case TransferKind::Send:
       return cat(operands, " to ", start.peer);
     case TransferKind::Receive:
       return cat(
           " : ",
-          print(function[first].type),
+          print(function[start.results.front()].type),
           print_places(block, start.results),
           " from ",
           start.peer);
@@ -128,8 +133,8 @@ std::string print(const Block& block) {
 
 class BlockParser {
  public:
-  explicit BlockParser(Scanner* scanner)
-      : scanner_(*scanner), lines_(scanner) {}
+  BlockParser(Scanner* scanner, const Mesh& mesh)
+      : scanner_(*scanner), mesh_(mesh), lines_(scanner) {}
 
   // After the word `block`.
   Block block() {
@@ -229,28 +234,20 @@ class BlockParser {
     block->offsets.resize(block->layouts.size(), -1);
   }
 
-  // A result that has no layout of its own in the text.
-  void follow(Block* block, Layout layout) {
-    block->layouts.push_back(std::move(layout));
-    block->overwrites.push_back(ValueId::None);
-    block->offsets.resize(block->layouts.size(), -1);
-  }
-
   TransferKind transfer() {
-    for (const TransferKind kind :
-         {TransferKind::AllReduce,
-          TransferKind::Send,
-          TransferKind::Receive,
-          TransferKind::Copy}) {
+    std::vector<std::string> names;
+    for (const TransferKind kind : kTransferKinds) {
       if (scanner_.take(name(kind))) {
         return kind;
       }
+      names.emplace_back(name(kind));
     }
-    scanner_.fail_expected("all_reduce, send, receive or copy");
+    scanner_.fail_expected(cat("one of ", join(names, ", ")));
   }
 
   Start start(Block* block) {
     Start start;
+    const size_t mark = scanner_.mark();
     std::vector<FunctionParser::NewName> names;
     do {
       names.push_back(lines_.new_name());
@@ -272,20 +269,34 @@ class BlockParser {
     where(&start);
     for (size_t i = 0; i < names.size(); ++i) {
       const ValueId operand = start.operands[i];
+      Moved moved = after(start, operand, block->layouts[index(operand)], mark);
       start.results.push_back(
-          lines_.define(std::move(names[i]), lines_.so_far()[operand].type));
-      follow(
-          block, without_partial(block->layouts[index(operand)], start.axes));
+          lines_.define(std::move(names[i]), std::move(moved.type)));
+      block->layouts.push_back(std::move(moved.layout));
+      block->overwrites.push_back(ValueId::None);
     }
-    if (start.kind == TransferKind::Copy && scanner_.looking_at("offset")) {
-      block->offsets.pop_back();
-      offsets(block, 1);
-    }
+    offsets(block, names.size());
     return start;
   }
 
+  // Types and layouts of results are not in the text: they follow. Where the
+  // type stays, whether the layout may is left to verify.
+  Moved after(
+      const Start& start, ValueId operand, const Layout& layout, size_t mark) {
+    const Value& value = lines_.so_far()[operand];
+    if (!is_collective(start.kind) || start.kind == TransferKind::AllReduce) {
+      return {value.type, without_partial(layout, start.axes)};
+    }
+    try {
+      return after_transfer(
+          start.kind, start.axes, {value.type, layout}, mesh_);
+    } catch (const UserError& error) {
+      scanner_.fail_at(mark, cat("%", value.name, " ", error.what()));
+    }
+  }
+
   void where(Start* start) {
-    if (start->kind == TransferKind::AllReduce) {
+    if (is_collective(start->kind)) {
       scanner_.expect("over");
       scanner_.expect("{");
       do {
@@ -305,6 +316,7 @@ class BlockParser {
   }
 
   Scanner& scanner_;
+  const Mesh& mesh_;
   FunctionParser lines_;
   std::optional<Phase> phase_;
 };
@@ -335,7 +347,7 @@ Program parse_program(std::string_view text, const std::string& source) {
     program.constants.push_back(lines.constant());
   }
   while (scanner.take("block")) {
-    program.blocks.push_back(BlockParser(&scanner).block());
+    program.blocks.push_back(BlockParser(&scanner, program.mesh).block());
   }
   if (!scanner.at_end()) {
     scanner.fail_expected("'constant', 'block' or the end");

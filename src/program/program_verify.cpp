@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "program/piece.h"
 #include "program/program.h"
+#include "program/transfer.h"
 #include "program/verify_parts.h"
 
 #include <algorithm>
@@ -23,7 +24,8 @@ class BlockVerifier {
         storage_(storages(block)),
         tiers_(tiers(block)),
         state_(block.function.values.size(), State::NotMade),
-        in_storage_(block.function.values.size()) {}
+        in_storage_(block.function.values.size()),
+        held_for_(block.function.values.size()) {}
 
   void run() {
     check_layouts();
@@ -155,6 +157,13 @@ class BlockVerifier {
       check(now != State::Pending, other, "still waits for its transfer");
       now = now == State::Ready ? state : now;
     }
+    for (const ValueId result : held_for_[index(storage_[index(value)])]) {
+      check(
+          state_[index(result)] != State::Pending,
+          value,
+          cat("is still read by the transfer of %",
+              block_.function[result].name));
+    }
   }
 
   void step(const Call& call) {
@@ -202,6 +211,14 @@ class BlockVerifier {
         start.operands.size() == (receives ? 0 : start.results.size()),
         first,
         "needs an operand for each result");
+    check(
+        start.results.size() == 1 || start.kind == TransferKind::AllReduce ||
+            start.kind == TransferKind::AllGather ||
+            start.kind == TransferKind::ReduceScatter,
+        first,
+        cat("is one of several results, and ",
+            name(start.kind),
+            " makes only one"));
     for (size_t i = 0; i < start.operands.size(); ++i) {
       check_start(start, start.operands[i], start.results[i]);
     }
@@ -209,13 +226,15 @@ class BlockVerifier {
       make(result, State::Pending);
       transfer_of_[result] = at_;
     }
+    if (!stays_in_place(start.kind)) {
+      for (const ValueId operand : start.operands) {
+        held_for_[index(storage_[index(operand)])].push_back(first);
+      }
+    }
   }
 
   void check_start(const Start& start, ValueId operand, ValueId result) {
-    check(
-        block_.function[operand].type == block_.function[result].type,
-        result,
-        "has another type than its operand");
+    check_result(start, operand, result);
     const bool on_host = tiers_[index(operand)] == Tier::Host;
     if (start.kind == TransferKind::Copy) {
       check(
@@ -226,23 +245,30 @@ class BlockVerifier {
     }
     check(!on_host, operand, "lies on the host");
     if (start.kind == TransferKind::AllReduce) {
-      check_sum(start, operand, result);
       end_storage(operand, State::Taken);
     }
   }
 
-  void check_sum(const Start& start, ValueId operand, ValueId result) const {
-    check(!start.axes.empty(), result, "is reduced over no axis");
-    const Layout& before = block_.layouts[index(operand)];
-    const Layout after = without_partial(before, start.axes);
+  void check_result(const Start& start, ValueId operand, ValueId result) const {
+    const Moved before = {
+        block_.function[operand].type, block_.layouts[index(operand)]};
+    Moved after;
+    try {
+      after = after_transfer(start.kind, start.axes, before, program_.mesh);
+    } catch (const UserError& error) {
+      check(false, operand, error.what());
+    }
     check(
-        before.partial.size() == after.partial.size() + start.axes.size(),
-        operand,
-        cat("is no partial sum over {", join(start.axes, ", "), "}"));
-    check(
-        after == block_.layouts[index(result)],
+        block_.function[result].type == after.type,
         result,
-        cat("should be ", print(after)));
+        cat("has the type ",
+            print(block_.function[result].type),
+            ", and should have ",
+            print(after.type)));
+    check(
+        block_.layouts[index(result)] == after.layout,
+        result,
+        cat("should be ", print(after.layout)));
   }
 
   void step(const Wait& wait) {
@@ -275,6 +301,9 @@ class BlockVerifier {
   std::map<ValueId, size_t> transfer_of_;
   // By the value that made the storage: all that lie in it so far.
   std::vector<std::vector<ValueId>> in_storage_;
+  // By the value that made the storage: first results of transfers that read it
+  // until their wait.
+  std::vector<std::vector<ValueId>> held_for_;
   size_t made_ = 0;
   size_t called_ = 0;
   size_t at_ = 0;

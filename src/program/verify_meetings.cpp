@@ -83,7 +83,7 @@ class Meetings {
 
   void begin(int64_t rank, Rank& state, const Start& start) {
     Lane lane;
-    if (start.kind == TransferKind::AllReduce) {
+    if (is_collective(start.kind)) {
       lane = {true, group_of(program_.mesh, start.axes, rank)};
     } else {
       check(
@@ -123,7 +123,9 @@ class Meetings {
     for (const ValueId result : start.results) {
       types.push_back(print(block.function[result].type));
     }
-    return join(types, ", ");
+    return is_collective(start.kind)
+               ? cat(join(types, ", "), " by ", name(start.kind))
+               : join(types, ", ");
   }
 
   bool all_there(const std::pair<Lane, size_t>& meeting) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "program/live_bytes.h"
 #include "program/verify_parts.h"
 
 #include <algorithm>
@@ -26,7 +27,9 @@ class PlaceVerifier {
       for (const ValueId made : makes(block_, instruction)) {
         begin(made);
       }
-      if (const auto* call = std::get_if<Call>(&instruction)) {
+      if (const auto* start = std::get_if<Start>(&instruction)) {
+        check_bucket(*start);
+      } else if (const auto* call = std::get_if<Call>(&instruction)) {
         const Scratch& scratch = block_.scratch[index(call->node)];
         if (scratch.bytes > 0) {
           check_free(scratch.offset, scratch.bytes, "the scratch memory");
@@ -56,6 +59,29 @@ class PlaceVerifier {
     if (has_place) {
       check_free(offset, bytes, what);
       live_[offset] = {offset + bytes, value};
+    }
+  }
+
+  // The sums of several storages travel as one stretch of memory.
+  void check_bucket(const Start& start) const {
+    if (start.kind != TransferKind::AllReduce || start.operands.size() < 2) {
+      return;
+    }
+    int64_t next = -1;
+    for (const ValueId operand : start.operands) {
+      const ValueId storage = storage_[index(operand)];
+      const int64_t offset = block_.offsets[index(storage)];
+      const TensorType& type = block_.function[operand].type;
+      check(
+          offset >= 0 && (next < 0 || offset == next) &&
+              type.dtype ==
+                  block_.function[start.operands.front()].type.dtype &&
+              storage_bytes(type) == storage_bytes(block_, storage),
+          cat("%",
+              block_.function[operand].name,
+              " does not lie behind the operand before it, or is another type "
+              "or not all of its storage"));
+      next = offset + aligned(storage_bytes(block_, storage));
     }
   }
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace weft {
+namespace {
+
+bool is_pattern_char(char c) { return is_name_char(c) || c == '*'; }
+
+class PlanParser {
+ public:
+  PlanParser(std::string_view text, const std::string& source)
+      : scanner_(text, source) {}
+
+  Plan run() {
+    plan_.where = line();
+    scanner_.expect("plan");
+    scanner_.expect("@");
+    plan_.graph = scanner_.expect_run(is_name_char, "the name of a graph");
+    scanner_.expect("on");
+    plan_.mesh = parse_mesh(scanner_);
+    scanner_.expect("{");
+    while (take_setting()) {
+    }
+    while (!scanner_.take("}")) {
+      take_decision();
+    }
+    if (!scanner_.at_end()) {
+      scanner_.fail_expected("the end after '}'");
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // Of the next token: where() without the column.
+  std::string line() {
+    const std::string where = scanner_.where();
+    return where.substr(0, where.rfind(':'));
+  }
+
+  bool take_setting() {
+    const std::string where = line();
+    if (scanner_.take("local")) {
+      scanner_.expect("batch_norm");
+      plan_.local_batch_norm = true;
+      return true;
+    }
+    if (scanner_.take("micro_batches")) {
+      const size_t mark = scanner_.mark();
+      plan_.micro_batches = scanner_.expect_int();
+      if (plan_.micro_batches < 1) {
+        scanner_.fail_at(
+            mark,
+            cat("micro_batches is at least 1, found ", plan_.micro_batches));
+      }
+      return true;
+    }
+    if (scanner_.take("recompute")) {
+      if (scanner_.take("cheap")) {
+        plan_.recompute_cheap = true;
+      } else if (scanner_.looking_at("%")) {
+        plan_.recompute.push_back({pattern(), where});
+      } else {
+        scanner_.fail_expected("'cheap' or '%' and a pattern");
+      }
+      return true;
+    }
+    return false;
+  }
+
+  void take_decision() {
+    if (!scanner_.looking_at("%")) {
+      scanner_.fail_expected(
+          plan_.decisions.empty()
+              ? "'local batch_norm', 'micro_batches N', 'recompute cheap', "
+                "'recompute %pattern', or '%' and a decision"
+              : "'%' and a decision (settings stand before the first one), or "
+                "'}'");
+    }
+    Decision decision;
+    decision.where = line();
+    decision.pattern = pattern();
+    decision.layout = parse_layout(scanner_);
+    if (scanner_.take("compute")) {
+      decision.compute = parse_layout(scanner_);
+    }
+    plan_.decisions.push_back(std::move(decision));
+  }
+
+  std::string pattern() {
+    scanner_.expect("%");
+    return scanner_.expect_run(
+        is_pattern_char, "the name of a value or a pattern");
+  }
+
+  Scanner scanner_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan parse_plan(std::string_view text, const std::string& source) {
+  return PlanParser(text, source).run();
+}
+
+}  // namespace weft

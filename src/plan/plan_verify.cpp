@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// How many characters to add, drop or change until the pattern matches the
+// name; what '*' stands for is free.
+size_t changes_to_match(std::string_view pattern, std::string_view name) {
+  std::vector<size_t> before(name.size() + 1);
+  for (size_t n = 0; n < before.size(); ++n) {
+    before[n] = n;
+  }
+  for (const char c : pattern) {
+    std::vector<size_t> now(before.size());
+    now[0] = c == '*' ? before[0] : before[0] + 1;
+    for (size_t n = 1; n < now.size(); ++n) {
+      now[n] = c == '*' ? std::min(before[n], now[n - 1])
+                        : std::min(
+                              {before[n] + 1,
+                               now[n - 1] + 1,
+                               before[n - 1] + (c == name[n - 1] ? 0 : 1)});
+    }
+    before = std::move(now);
+  }
+  return before.back();
+}
+
+// "; near are %a, %b": the names that the writer may have meant, or "".
+std::string nearest(
+    const std::string& pattern, const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  std::vector<std::pair<size_t, std::string>> near;
+  for (const std::string& name : names) {
+    const size_t changes = changes_to_match(pattern, name);
+    if (changes <= 1 + pattern.size() / 3) {
+      near.emplace_back(changes, name);
+    }
+  }
+  std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  });
+  std::vector<std::string> words;
+  for (size_t i = 0; i < std::min(kMost, near.size()); ++i) {
+    words.push_back(cat("%", near[i].second));
+  }
+  return words.empty() ? "; `weft capture` prints the names"
+                       : cat("; near are ", join(words, ", "));
+}
+
+class PlanVerifier {
+ public:
+  PlanVerifier(const Plan& plan, const Graph& graph)
+      : plan_(plan), graph_(graph), step_(step_of(graph)) {
+    kinds_.resize(step_.values.size());
+    for (const Input& input : step_.inputs) {
+      kinds_[index(input.value)] = input.kind;
+    }
+  }
+
+  void run() {
+    try {
+      verify(plan_.mesh);
+    } catch (const UserError& error) {
+      throw UserError(cat(start(plan_.where), error.what()));
+    }
+    WEFT_CHECK_USER(
+        plan_.graph == graph_.name,
+        start(plan_.where),
+        "the plan is for graph @",
+        plan_.graph,
+        ", and this is graph @",
+        graph_.name);
+    WEFT_CHECK_USER(
+        plan_.micro_batches >= 1,
+        start(plan_.where),
+        "micro_batches is at least 1, found ",
+        plan_.micro_batches);
+    check_recompute();
+    check_decisions();
+  }
+
+ private:
+  // A plan that was not read from a text is named by its graph.
+  std::string start(const std::string& where) const {
+    return where.empty() ? cat("plan @", plan_.graph, ": ") : cat(where, ": ");
+  }
+
+  std::string start(const Decision& decision, const std::string& value) const {
+    return cat(
+        start(decision.where),
+        print(decision),
+        value == decision.pattern ? "" : cat(" (for %", value, ")"),
+        ": ");
+  }
+
+  void check_recompute() const {
+    std::vector<std::string> names;
+    for (const Node& node : step_.nodes) {
+      for (const ValueId result : node.results) {
+        if (node.phase == Phase::Forward) {
+          names.push_back(step_[result].name);
+        }
+      }
+    }
+    for (const Recompute& line : plan_.recompute) {
+      const bool found =
+          std::any_of(names.begin(), names.end(), [&](const auto& name) {
+            return matches(line.pattern, name);
+          });
+      WEFT_CHECK_USER(
+          found,
+          start(line.where),
+          "recompute %",
+          line.pattern,
+          ": no value that forward makes has such a name",
+          nearest(line.pattern, names));
+    }
+  }
+
+  void check_decisions() const {
+    std::vector<std::vector<ValueId>> about(plan_.decisions.size());
+    std::vector<bool> found(plan_.decisions.size());
+    for (size_t v = 0; v < step_.values.size(); ++v) {
+      bool is_decided = false;
+      for (size_t i = plan_.decisions.size(); i-- > 0;) {
+        if (matches(plan_.decisions[i].pattern, step_.values[v].name)) {
+          found[i] = true;
+          if (!std::exchange(is_decided, true)) {
+            about[i].push_back(static_cast<ValueId>(v));
+          }
+        }
+      }
+    }
+    for (size_t i = 0; i < plan_.decisions.size(); ++i) {
+      const Decision& decision = plan_.decisions[i];
+      if (!found[i]) {
+        fail_unknown(decision);
+      }
+      for (const ValueId value : about[i]) {
+        check(decision, value);
+      }
+    }
+  }
+
+  [[noreturn]] void fail_unknown(const Decision& decision) const {
+    std::vector<std::string> names;
+    for (const Value& value : step_.values) {
+      names.push_back(value.name);
+    }
+    throw UserError(
+        cat(start(decision, decision.pattern),
+            "no value of the step has such a name",
+            nearest(decision.pattern, names)));
+  }
+
+  void check(const Decision& decision, ValueId value) const {
+    const bool is_input = step_[value].node == NodeId::None;
+    const bool is_parameter =
+        is_input && kinds_[index(value)] == InputKind::Parameter;
+    WEFT_CHECK_USER(
+        is_parameter || !decision.compute,
+        start(decision, step_[value].name),
+        "only a parameter has a compute layout, and this is ",
+        is_input ? cat("an input of kind ", name(kinds_[index(value)]))
+                 : "made by the step",
+        "; leave out 'compute ...', or take a narrower pattern");
+    for (const Layout* layout : {&decision.layout, &compute_layout(decision)}) {
+      check(decision, *layout, step_[value]);
+      WEFT_CHECK_USER(
+          !is_input || layout->partial.empty(),
+          start(decision, step_[value].name),
+          "an input is no partial sum; leave out '+{",
+          join(layout->partial, ", "),
+          "}'");
+    }
+  }
+
+  void check(const Decision& decision, const Layout& layout, const Value& value)
+      const {
+    const std::string begin = start(decision, value.name);
+    WEFT_CHECK_USER(
+        layout.dims.size() == value.type.sizes.size(),
+        begin,
+        print(layout),
+        " has ",
+        layout.dims.size(),
+        " dims, and ",
+        print(value.type),
+        " has ",
+        value.type.sizes.size(),
+        "; give as many, as in ",
+        print(replicated(static_cast<int>(value.type.sizes.size()))));
+    try {
+      verify(layout, value.type, plan_.mesh);
+    } catch (const UserError& error) {
+      throw UserError(cat(begin, error.what()));
+    }
+    for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+      for (const Level& level : layout.dims[dim]) {
+        const int64_t pieces = ways(plan_.mesh, level.axes);
+        const int64_t size =
+            level_size(layout.dims[dim], level, value.type.sizes[dim]);
+        WEFT_CHECK_USER(
+            size >= pieces || pieces == 1,
+            begin,
+            "dim ",
+            dim,
+            " of ",
+            print(value.type),
+            " has too few elements for ",
+            pieces,
+            " pieces; split another dim, or over fewer ranks");
+      }
+    }
+  }
+
+  // Written or not.
+  static int64_t level_size(
+      const Levels& levels, const Level& level, int64_t dim_size) {
+    int64_t others = 1;
+    for (const Level& other : levels) {
+      others *= &other == &level || other.size == 0 ? 1 : other.size;
+    }
+    return level.size == 0 ? dim_size / others : level.size;
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  const Function& step_;
+  // By value; meaningful for inputs.
+  std::vector<InputKind> kinds_;
+};
+
+}  // namespace
+
+void verify(const Plan& plan, const Graph& graph) {
+  PlanVerifier(plan, graph).run();
+}
+
+void verify_ranks(const Plan& plan, int64_t ranks) {
+  const int64_t needed = rank_count(plan.mesh);
+  WEFT_CHECK_USER(
+      needed == ranks,
+      plan.where.empty() ? cat("plan @", plan.graph) : plan.where,
+      ": the mesh ",
+      print(plan.mesh),
+      " needs ",
+      needed,
+      needed == 1 ? " rank" : " ranks",
+      ", and there ",
+      ranks == 1 ? "is " : "are ",
+      ranks,
+      "; start ",
+      needed,
+      ", or write a mesh of ",
+      ranks);
+}
+
+}  // namespace weft
