@@ -9,9 +9,12 @@
 #include "execute/allocation_watch.h"
 #include "execute/evaluate.h"
 #include "execute/initialise.h"
+#include "execute/lockstep.h"
 #include "execute/replay.h"
 #include "graph/graph.h"
+#include "lower/lower.h"
 #include "ops/op_def.h"
+#include "plan/plan.h"
 #include "profile/profile.h"
 #include "rewrite/training.h"
 
@@ -237,6 +240,28 @@ void bind_graph(py::module_& module) {
       py::arg("inputs"),
       py::arg("seed") = 0,
       py::arg("step") = 0);
+  // What all ranks compute together under a plan, as `evaluate` gives it.
+  module.def(
+      "run_lockstep",
+      [](const Graph& graph,
+         const std::string& plan,
+         const OptionalTensors& inputs,
+         uint64_t seed,
+         int64_t step) {
+        return run_lockstep(
+            lower(graph, parse_plan(plan, "plan")),
+            tensors_of(inputs),
+            {seed, step});
+      },
+      py::arg("graph"),
+      py::arg("plan"),
+      py::arg("inputs"),
+      py::arg("seed") = 0,
+      py::arg("step") = 0);
+  // The program as text.
+  module.def("lower", [](const Graph& graph, const std::string& plan) {
+    return print(lower(graph, parse_plan(plan, "plan")));
+  });
   module.def(
       "initialise",
       [](const Graph& graph, uint64_t seed) { return initialise(graph, seed); },

@@ -99,7 +99,7 @@ class Mover {
     set_option(
         emitter_.block.function.nodes.back(),
         "memory_format",
-        {Symbol{"contiguous_format"}});
+        {Symbol{"contiguous"}});
     is_owned_ = true;
   }
 
@@ -597,7 +597,7 @@ ValueId emit_join(
       set_option(
           emitter.block.function.nodes.back(),
           "memory_format",
-          {Symbol{"contiguous_format"}});
+          {Symbol{"contiguous"}});
     }
     Dims sizes = type.sizes;
     sizes.insert(sizes.begin(), 1);

@@ -28,6 +28,9 @@ namespace {
 constexpr int kMostRounds = 4;
 // A parameter is moved rather than nothing else will do.
 constexpr double kParameterWeight = 1000;
+// So is a value that was split when its axis then has nothing to do: all ranks
+// would do the same work.
+constexpr double kIdleWeight = 8;
 // Between plans that move as much, less work a rank is better.
 constexpr double kWorkWeight = 1e-3;
 
@@ -263,6 +266,21 @@ class Propagation {
     return out;
   }
 
+  // Whether an axis that splits the layout does nothing at the node.
+  static bool leaves_idle(const Layout& now, const Assignment& assignment) {
+    const auto is_used = [&](const std::string& axis) {
+      return std::any_of(
+          assignment.factors.begin(),
+          assignment.factors.end(),
+          [&](const Axes& axes) { return contains(axes, axis); });
+    };
+    return std::any_of(
+        now.dims.begin(), now.dims.end(), [&](const Levels& levels) {
+          const Axes axes = axes_of(levels);
+          return !std::all_of(axes.begin(), axes.end(), is_used);
+        });
+  }
+
   double cost(
       const Node& node, const Rule& rule, const Assignment& assignment) const {
     double total = 0;
@@ -277,7 +295,9 @@ class Propagation {
           step_[read[i]].type,
           now);
       total += bytes_to(read[i], now, needed) *
-               (of_parameter_[index(read[i])] ? kParameterWeight : 1);
+               (of_parameter_[index(read[i])]  ? kParameterWeight
+                : leaves_idle(now, assignment) ? kIdleWeight
+                                               : 1);
       total += kWorkWeight * local_bytes(read[i], needed);
     }
     for (size_t i = 0; i < node.results.size(); ++i) {

@@ -12,8 +12,6 @@
 namespace weft {
 namespace {
 
-using Axes = std::vector<std::string>;
-
 std::string braces(const Axes& axes) { return cat("{", join(axes, ", "), "}"); }
 
 void check_axes(TransferKind kind, const Axes& axes, const Mesh& mesh) {
@@ -70,10 +68,12 @@ void take_partial(Layout& layout, const Axes& axes) {
       braces(axes));
 }
 
-// Takes the axes away from the end of dim 0.
+// Takes the axes away from the end of dim 0, whose pieces are equal.
 void take_split(Layout& layout, const Axes& axes) {
-  Axes& split = layout.dims.front();
-  const bool ends_so = split.size() >= axes.size() &&
+  Levels& levels = layout.dims.front();
+  Axes split = axes_of(levels);
+  const bool ends_so = levels.size() == 1 && levels.front().size == 0 &&
+                       split.size() >= axes.size() &&
                        std::equal(axes.rbegin(), axes.rend(), split.rbegin());
   WEFT_CHECK_USER(
       ends_so,
@@ -82,6 +82,14 @@ void take_split(Layout& layout, const Axes& axes) {
       ", and its dim 0 does not end with ",
       braces(axes));
   split.resize(split.size() - axes.size());
+  levels = split_over(std::move(split));
+}
+
+// Puts the axes at the end of a dim, whose pieces are equal.
+void add_split(Levels& levels, const Axes& axes) {
+  Axes split = axes_of(levels);
+  split.insert(split.end(), axes.begin(), axes.end());
+  levels = split_over(std::move(split));
 }
 
 void shrink(Dims& sizes, size_t dim, int64_t count) {
@@ -129,7 +137,7 @@ Moved after_transfer(
     case TransferKind::ReduceScatter:
       check_dims(kind, before.type, 1);
       take_partial(layout, axes);
-      layout.dims[0].insert(layout.dims[0].end(), axes.begin(), axes.end());
+      add_split(layout.dims[0], axes);
       shrink(sizes, 0, count);
       break;
     case TransferKind::AllToAll:
@@ -140,7 +148,7 @@ Moved after_transfer(
           print(before.type),
           ": all_to_all needs size 1 in dim 0");
       take_split(layout, axes);
-      layout.dims[1].insert(layout.dims[1].end(), axes.begin(), axes.end());
+      add_split(layout.dims[1], axes);
       sizes[0] = count;
       shrink(sizes, 1, count);
       break;

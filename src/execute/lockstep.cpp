@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/lockstep.h"
+
+#include "aten/call.h"
+#include "aten/types.h"
+#include "base/error.h"
+#include "execute/guard.h"
+#include "execute/tensor_piece.h"
+#include "program/piece.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// The n-th transfer among these ranks: what each has given, by rank.
+struct Meeting {
+  std::map<int64_t, std::vector<at::Tensor>> given;
+};
+using MeetingKey = std::tuple<std::vector<int64_t>, bool, int64_t>;
+
+at::Tensor constant(const Program& program, const std::string& name) {
+  for (const Constant& known : program.constants) {
+    if (known.name == name) {
+      at::Tensor tensor =
+          at::empty(known.type.sizes, scalar_type_of(known.type.dtype));
+      std::memcpy(tensor.data_ptr(), known.bytes.data(), known.bytes.size());
+      return tensor;
+    }
+  }
+  throw UserError(
+      cat("program @", program.name, " has no constant ", quote(name)));
+}
+
+// One a level of every dim.
+std::vector<Piece> level_pieces(
+    const Block& block, const Mesh& mesh, ValueId value, int64_t rank) {
+  const Layout& layout = block.layouts[index(value)];
+  const Dims whole = whole_sizes(block.function[value].type, layout, mesh);
+  std::vector<Piece> out;
+  for (size_t dim = 0; dim < whole.size(); ++dim) {
+    const std::vector<Piece> levels =
+        pieces_of(mesh, layout.dims[dim], whole[dim], rank);
+    out.insert(out.end(), levels.begin(), levels.end());
+  }
+  return out;
+}
+
+// Dims of size 1 and empty tensors may have any strides.
+bool lies_as(const at::Tensor& tensor, const TensorType& type) {
+  if (tensor.sizes().vec() != type.sizes ||
+      tensor.scalar_type() != scalar_type_of(type.dtype)) {
+    return false;
+  }
+  const Dims strides = strides_of(type);
+  for (size_t dim = 0; dim < strides.size() && tensor.numel() > 0; ++dim) {
+    if (type.sizes[dim] > 1 &&
+        tensor.stride(static_cast<int64_t>(dim)) != strides[dim]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+class LockstepRank {
+ public:
+  LockstepRank(
+      const Program& program,
+      int64_t rank,
+      const std::vector<at::Tensor>& inputs,
+      const StepContext& context,
+      std::map<MeetingKey, Meeting>& meetings)
+      : program_(program),
+        block_(block_of(program, rank)),
+        rank_(rank),
+        context_(context),
+        meetings_(meetings),
+        values_(block_.function.values.size()),
+        pending_(block_.function.values.size(), nullptr) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Input& input = block_.function.inputs[i];
+      const at::Tensor whole = input.kind == InputKind::Constant
+                                   ? constant(program, input.keys.front())
+                                   : inputs[i];
+      const TensorType& type = block_.function[input.value].type;
+      at::Tensor mine = at::empty_strided(
+          type.sizes, strides_of(type), scalar_type_of(type.dtype));
+      mine.copy_(piece_of_tensor(
+          whole, block_.layouts[index(input.value)], program.mesh, rank));
+      values_[index(input.value)] = mine;
+    }
+  }
+
+  bool is_done() const { return next_ == block_.instructions.size(); }
+
+  // Runs until it has to wait for another rank. False when it got nowhere.
+  bool advance() {
+    const size_t before = next_;
+    while (!is_done() && run(block_.instructions[next_])) {
+      ++next_;
+    }
+    return next_ != before;
+  }
+
+  std::string where() const {
+    return cat(
+        "rank ",
+        rank_,
+        is_done() ? "" : cat(", ", label(block_, block_.instructions[next_])));
+  }
+
+  const Block& block() const { return block_; }
+  const at::Tensor& value(ValueId id) const { return values_[index(id)]; }
+
+ private:
+  bool run(const Instruction& instruction) {
+    if (const auto* call = std::get_if<Call>(&instruction)) {
+      run_call(block_.function.nodes[index(call->node)]);
+    } else if (const auto* start = std::get_if<Start>(&instruction)) {
+      begin(*start);
+    } else if (const auto* wait = std::get_if<Wait>(&instruction)) {
+      return finish(wait->value);
+    }
+    return true;
+  }
+
+  void run_call(const Node& node) {
+    std::vector<at::Tensor> operands;
+    for_each_operand(node, [&](ValueId id) {
+      WEFT_CHECK_USER(
+          values_[index(id)].defined() ||
+              block_.function[id].type.sizes == Dims{0},
+          where(),
+          ": %",
+          block_.function[id].name,
+          " is not there");
+      operands.push_back(values_[index(id)]);
+    });
+    std::vector<at::Tensor> results;
+    try {
+      results = call(node, operands);
+    } catch (const c10::Error& error) {
+      throw UserError(cat(where(), ": ", error.what_without_backtrace()));
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const Value& value = block_.function[node.results[i]];
+      WEFT_CHECK_USER(
+          !results[i].defined() || lies_as(results[i], value.type),
+          where(),
+          ": %",
+          value.name,
+          " came out as ",
+          print(type_of(results[i])),
+          ", and the program says ",
+          print(value.type));
+      values_[index(node.results[i])] = results[i];
+    }
+  }
+
+  std::vector<at::Tensor> call(
+      const Node& node, const std::vector<at::Tensor>& operands) const {
+    if (node.op == "weft.guard") {
+      check_guard(
+          block_.function[node.results.front()].name, node, operands.front());
+      return {operands.front()};
+    }
+    if (node.op.starts_with("weft.") || is_random(node)) {
+      std::vector<at::Tensor> results;
+      for (const ValueId id : node.results) {
+        const TensorType& type = block_.function[id].type;
+        results.push_back(at::empty_strided(
+            type.sizes, strides_of(type), scalar_type_of(type.dtype)));
+      }
+      const Kernel kernel = bind_kernel(
+          {.function = block_.function,
+           .node = node,
+           .operands = operands,
+           .results = results,
+           .piece = level_pieces(
+               block_, program_.mesh, node.results.front(), rank_)});
+      if (kernel) {
+        kernel(context_);
+        return results;
+      }
+    }
+    return AtenCall(node)(operands);
+  }
+
+  std::vector<int64_t> members(const Start& start) const {
+    switch (start.kind) {
+      case TransferKind::Send:
+        return {rank_, start.peer};
+      case TransferKind::Receive:
+        return {start.peer, rank_};
+      case TransferKind::Copy:
+        return {rank_};
+      default:
+        return group_of(program_.mesh, start.axes, rank_);
+    }
+  }
+
+  void begin(const Start& start) {
+    const bool is_direct = start.peer >= 0;
+    const std::vector<int64_t> ranks = members(start);
+    const int64_t number = count_[{ranks, is_direct}]++;
+    Meeting& meeting = meetings_[{ranks, is_direct, number}];
+    std::vector<at::Tensor>& given = meeting.given[rank_];
+    for (const ValueId operand : start.operands) {
+      given.push_back(values_[index(operand)].clone());
+    }
+    for (const ValueId result : start.results) {
+      pending_[index(result)] = &start;
+      meeting_of_[&start] = &meeting;
+    }
+  }
+
+  bool finish(ValueId value) {
+    const Start& start = *pending_[index(value)];
+    const Meeting& meeting = *meeting_of_[&start];
+    const std::vector<int64_t> ranks = members(start);
+    const bool is_one_way =
+        start.kind == TransferKind::Send || start.kind == TransferKind::Copy;
+    for (const int64_t rank : ranks) {
+      const bool is_here = meeting.given.contains(rank);
+      if (!is_here && !is_one_way) {
+        return false;
+      }
+    }
+    for (size_t i = 0; i < start.results.size(); ++i) {
+      const at::Tensor result = joined(start, meeting, ranks, i);
+      const Value& out = block_.function[start.results[i]];
+      WEFT_CHECK_USER(
+          result.sizes().vec() == out.type.sizes,
+          where(),
+          ": %",
+          out.name,
+          " came out as ",
+          print(type_of(result)),
+          ", and the program says ",
+          print(out.type));
+      at::Tensor placed = at::empty_strided(
+          out.type.sizes, strides_of(out.type), result.scalar_type());
+      placed.copy_(result);
+      values_[index(start.results[i])] = placed;
+    }
+    return true;
+  }
+
+  at::Tensor joined(
+      const Start& start,
+      const Meeting& meeting,
+      const std::vector<int64_t>& ranks,
+      size_t number) const {
+    if (start.kind == TransferKind::Send || start.kind == TransferKind::Copy) {
+      return meeting.given.at(rank_)[number];
+    }
+    if (start.kind == TransferKind::Receive) {
+      return meeting.given.at(start.peer)[number];
+    }
+    std::vector<at::Tensor> all;
+    for (const int64_t rank : ranks) {
+      all.push_back(meeting.given.at(rank)[number]);
+    }
+    const auto count = static_cast<int64_t>(ranks.size());
+    const int64_t mine =
+        std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+    if (start.kind == TransferKind::AllGather) {
+      return at::cat(all, 0);
+    }
+    if (start.kind == TransferKind::AllToAll) {
+      for (at::Tensor& one : all) {
+        one = one.chunk(count, 1)[static_cast<size_t>(mine)];
+      }
+      return at::cat(all, 0);
+    }
+    at::Tensor sum = all.front();
+    for (size_t i = 1; i < all.size(); ++i) {
+      sum = sum.add(all[i]);
+    }
+    return start.kind == TransferKind::ReduceScatter
+               ? sum.chunk(count, 0)[static_cast<size_t>(mine)]
+               : sum;
+  }
+
+  const Program& program_;
+  const Block& block_;
+  const int64_t rank_;
+  const StepContext& context_;
+  std::map<MeetingKey, Meeting>& meetings_;
+  std::vector<at::Tensor> values_;
+  std::vector<const Start*> pending_;
+  std::map<const Start*, const Meeting*> meeting_of_;
+  // How often each group has met.
+  std::map<std::pair<std::vector<int64_t>, bool>, int64_t> count_;
+  size_t next_ = 0;
+};
+
+at::Tensor whole_output(
+    const Program& program,
+    const std::vector<LockstepRank>& ranks,
+    size_t number) {
+  at::Tensor whole;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Block& block = ranks[rank].block();
+    const Output& output = block.function.outputs[number];
+    const at::Tensor& mine = ranks[rank].value(output.value);
+    const Layout& layout = block.layouts[index(output.value)];
+    const auto where = static_cast<int64_t>(rank);
+    if (!mine.defined()) {
+      return {};
+    }
+    if (rank == 0) {
+      whole = at::empty(
+          whole_sizes(type_of(mine), layout, program.mesh), mine.options());
+    }
+    const std::vector<int64_t> at = coordinates(program.mesh, where);
+    const Axes axes = axes_of(layout);
+    bool is_first = true;
+    for (size_t i = 0; i < at.size(); ++i) {
+      const std::string& axis = program.mesh.axes[i].name;
+      is_first =
+          is_first && (at[i] == 0 ||
+                       std::find(axes.begin(), axes.end(), axis) != axes.end());
+    }
+    if (is_first) {
+      put_piece(whole, layout, program.mesh, where, mine);
+      continue;
+    }
+    const at::Tensor other =
+        piece_of_tensor(whole, layout, program.mesh, where);
+    WEFT_CHECK_USER(
+        other.equal(mine),
+        "rank ",
+        rank,
+        ": %",
+        block.function[output.value].name,
+        " differs from that of another rank with the same piece");
+  }
+  return whole;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> run_lockstep(
+    const Program& program,
+    const std::vector<at::Tensor>& inputs,
+    const StepContext& context) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  std::map<MeetingKey, Meeting> meetings;
+  std::vector<LockstepRank> ranks;
+  for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
+    ranks.emplace_back(program, rank, inputs, context, meetings);
+  }
+  while (!std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) {
+    return rank.is_done();
+  })) {
+    bool moved = false;
+    for (LockstepRank& rank : ranks) {
+      moved = rank.advance() || moved;
+    }
+    if (!moved) {
+      std::vector<std::string> stuck;
+      for (const LockstepRank& rank : ranks) {
+        stuck.push_back(rank.where());
+      }
+      throw UserError(
+          cat("the ranks wait for each other: ", join(stuck, "; ")));
+    }
+  }
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < ranks.front().block().function.outputs.size(); ++i) {
+    outputs.push_back(whole_output(program, ranks, i));
+  }
+  return outputs;
+}
+
+}  // namespace weft
