@@ -2,8 +2,12 @@
 #include "lower/assignment.h"
 
 #include "base/error.h"
+#include "lower/cut_levels.h"
+#include "ops/op_def.h"
+#include "ops/split.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace weft {
 namespace {
@@ -19,9 +23,15 @@ Levels levels_of(
   bool is_split = false;
   for (const int factor : factors) {
     const auto i = static_cast<size_t>(factor);
-    levels.push_back({rule.factors[i].size, assignment.factors[i]});
-    product *= rule.factors[i].size;
-    is_split = is_split || !assignment.factors[i].empty();
+    const int64_t whole = rule.factors[i].size;
+    const Levels& mine = assignment.factors[i];
+    if (mine.size() <= 1) {
+      levels.push_back({whole, axes_of(mine)});
+    } else {
+      levels.insert(levels.end(), mine.begin(), mine.end());
+    }
+    product *= whole;
+    is_split = is_split || !mine.empty();
   }
   if (!is_split) {
     return {};
@@ -44,6 +54,23 @@ std::vector<Levels> dims_of(
             : Levels());
   }
   return out;
+}
+
+// Whether the call depends on where its piece of the factor begins.
+bool needs_place(
+    const Function& function, const Node& node, const Rule& rule, int factor) {
+  const OpDef* def = find_op(node.op);
+  if (def == nullptr || def->localize == nullptr) {
+    return false;
+  }
+  const int64_t size = rule.factors[static_cast<size_t>(factor)].size;
+  Pieces first = whole_pieces(rule);
+  Piece& piece = first[static_cast<size_t>(factor)];
+  piece.size = size / 2;
+  Pieces second = first;
+  second[static_cast<size_t>(factor)].start = size - size / 2;
+  return localize(*def, function, node, rule, first) !=
+         localize(*def, function, node, rule, second);
 }
 
 bool is_sum(Combine combine) {
@@ -88,10 +115,8 @@ Layout result_layout(
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     if (is_sum(rule.factors[i].combine) &&
         is_summed(rule, static_cast<int>(i), result)) {
-      layout.partial.insert(
-          layout.partial.end(),
-          assignment.factors[i].begin(),
-          assignment.factors[i].end());
+      const Axes axes = axes_of(assignment.factors[i]);
+      layout.partial.insert(layout.partial.end(), axes.begin(), axes.end());
     }
   }
   return layout;
@@ -104,7 +129,7 @@ std::vector<Join> joins_of(
     const Combine how = rule.factors[i].combine;
     if (!assignment.factors[i].empty() && !is_sum(how) && how != Combine::Any &&
         is_summed(rule, static_cast<int>(i), result)) {
-      joins.push_back({assignment.factors[i], how});
+      joins.push_back({axes_of(assignment.factors[i]), how});
     }
   }
   return joins;
@@ -118,34 +143,58 @@ std::vector<Suggestion> suggest(
     const Layout& layout) {
   std::vector<Suggestion> out;
   for (size_t dim = 0; dim < dims.size() && dim < layout.dims.size(); ++dim) {
-    int64_t outer = 1;
-    for (const Level& level : layout.dims[dim]) {
-      int64_t at = outer;
-      for (const std::string& axis : level.axes) {
-        // The factor that begins here, or that this lies in.
-        int64_t begin = 1;
-        for (const int factor : dims[dim]) {
-          const int64_t size = rule.factors[static_cast<size_t>(factor)].size;
-          if (begin * size > at) {
-            out.push_back({axis, factor});
-            break;
-          }
-          begin *= size;
+    if (layout.dims[dim].empty()) {
+      continue;
+    }
+    std::deque<Level> left = explicit_levels(layout.dims[dim], type.sizes[dim]);
+    for (const int factor : dims[dim]) {
+      const int64_t size = rule.factors[static_cast<size_t>(factor)].size;
+      Levels mine;
+      int64_t taken = 1;
+      while (taken < size && !left.empty()) {
+        const int64_t missing = size / taken;
+        if (left.front().size > missing && !cut_front(left, missing, mesh)) {
+          // The factor cannot be split as this is, but by the same axes.
+          mine = {{size, left.front().axes}};
+          left.clear();
+          break;
         }
-        at *= ways(mesh, {axis});
+        taken *= left.front().size;
+        mine.push_back(left.front());
+        left.pop_front();
       }
-      outer *= level.size == 0 ? type.sizes[dim] : level.size;
+      mine = taken == size ? canonical(mine, size, mesh)
+                           : split_over(axes_of(mine));
+      if (!mine.empty()) {
+        out.push_back({factor, std::move(mine)});
+      }
     }
   }
   return out;
 }
 
 bool can_split(
-    const Mesh& mesh, const Rule& rule, int factor, const Axes& axes) {
+    const Mesh& mesh,
+    const Function& function,
+    const Node& node,
+    const Rule& rule,
+    int factor,
+    const Levels& levels) {
   const Factor& what = rule.factors[static_cast<size_t>(factor)];
-  const int64_t count = ways(mesh, axes);
-  return what.kind == FactorKind::Free && what.size >= count &&
-         (what.combine != Combine::Mean || what.size % count == 0);
+  if (what.kind != FactorKind::Free) {
+    return false;
+  }
+  if (levels.size() > 1 && needs_place(function, node, rule, factor)) {
+    return false;
+  }
+  for (const Level& level : levels) {
+    const int64_t size = level.size == 0 ? what.size : level.size;
+    const int64_t count = ways(mesh, level.axes);
+    if (size < count || (what.combine == Combine::Mean && size % count != 0)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace weft

@@ -15,8 +15,8 @@
 namespace weft {
 
 struct Assignment {
-  // One a factor of the rule, outermost first.
-  std::vector<Axes> factors;
+  // How each factor of the rule is split, canonical.
+  std::vector<Levels> factors;
   // Operands that are partial sums over these are read as they are, and the
   // results are partial sums too: the op is linear.
   Axes carried;
@@ -51,11 +51,11 @@ struct Join {
 std::vector<Join> joins_of(
     const Rule& rule, const Assignment& assignment, int result);
 
-// The factors that the axes of a layout split in a tensor whose dims the rule
-// gives, in the order of dims and axes.
+// How a layout splits the factors of a tensor whose dims the rule gives; in the
+// order of the dims.
 struct Suggestion {
-  std::string axis;
   int factor = 0;
+  Levels levels;
 };
 std::vector<Suggestion> suggest(
     const Mesh& mesh,
@@ -64,9 +64,15 @@ std::vector<Suggestion> suggest(
     const TensorType& type,
     const Layout& layout);
 
-// Whether the factor can be split over the axes: it may be, no piece is empty,
-// and pieces of a mean are equal.
+// Whether the factor of the node can be split so: it may be split at all, no
+// piece is empty, pieces of a mean are equal, and pieces whose place matters
+// are contiguous.
 bool can_split(
-    const Mesh& mesh, const Rule& rule, int factor, const Axes& axes);
+    const Mesh& mesh,
+    const Function& function,
+    const Node& node,
+    const Rule& rule,
+    int factor,
+    const Levels& levels);
 
 }  // namespace weft

@@ -22,6 +22,9 @@ struct Lowering {
   const Plan& plan;
   const Cluster& cluster;
   Graph graph;
+  // Decisions about values that passes added, each by its name; they count
+  // before the plan's.
+  std::vector<Decision> reads;
   // One a value of the graph's step, as its node makes it; empty before
   // propagate_layouts.
   std::vector<Layout> layouts;
@@ -56,6 +59,9 @@ void split_means(Lowering& lowering);
 void split_batch_norms(Lowering& lowering);
 // Values that are cheap to make again are, in backward (recompute.cpp).
 void recompute(Lowering& lowering);
+// A value of its own for what is stored in one layout and read in another
+// (read_parameters.cpp).
+void read_parameters(Lowering& lowering);
 // A layout for every value and a way to compute every node: from the plan, else
 // by the rules of the op table (propagate_layouts.cpp).
 void propagate_layouts(Lowering& lowering);

@@ -66,7 +66,14 @@ class Propagation {
     for (size_t i = 0; i < step_.values.size(); ++i) {
       const Value& value = step_.values[i];
       made_.push_back(replicated(static_cast<int>(value.type.sizes.size())));
-      if (const Decision* decision = decision_for(lowering.plan, value.name)) {
+      const auto read = std::find_if(
+          lowering.reads.begin(),
+          lowering.reads.end(),
+          [&](const Decision& one) { return one.pattern == value.name; });
+      const Decision* decision = read != lowering.reads.end()
+                                     ? &*read
+                                     : decision_for(lowering.plan, value.name);
+      if (decision != nullptr) {
         decided_[i] = canonical(decision->layout, value.type, mesh_);
       }
     }
@@ -74,6 +81,9 @@ class Propagation {
     assignments_.resize(step_.nodes.size());
     for (const Input& input : step_.inputs) {
       place_input(input);
+    }
+    for (const Input& input : step_.inputs) {
+      place_state(input);
     }
     hint_gradients();
   }
@@ -100,6 +110,22 @@ class Propagation {
           step_.values[i].name,
           ": an input cannot be a partial sum");
       made_[i] = resting_[i] = *decided_[i];
+    }
+  }
+
+  // What no decision names of an optimizer's state lies as its parameter does.
+  void place_state(const Input& state) {
+    const size_t i = index(state.value);
+    if (state.kind != InputKind::State || decided_[i]) {
+      return;
+    }
+    const std::string_view key = state.keys.front();
+    for (const Input& input : step_.inputs) {
+      if (input.kind == InputKind::Parameter &&
+          key.substr(0, key.rfind('.')) == input.keys.front() &&
+          step_[input.value].type.sizes == step_.values[i].type.sizes) {
+        made_[i] = resting_[i] = resting_[index(input.value)];
+      }
     }
   }
 
@@ -208,7 +234,8 @@ class Propagation {
         choice.options.push_back(kCarried);
       }
       for (const Suggestion& one : suggestions) {
-        if (one.axis == axis.name && can_split(mesh_, rule, one.factor, {}) &&
+        if (contains(axes_of(one.levels), axis.name) &&
+            can_split(mesh_, step_, node, rule, one.factor, {}) &&
             std::find(
                 choice.options.begin(), choice.options.end(), one.factor) ==
                 choice.options.end()) {
@@ -223,45 +250,55 @@ class Propagation {
     return out;
   }
 
-  // The axes of a factor in the order in which operands have them.
-  static void sort_axes(
-      Axes& axes, int factor, const std::vector<Suggestion>& suggestions) {
-    const auto place = [&](const std::string& axis) {
-      const auto found = std::find_if(
-          suggestions.begin(), suggestions.end(), [&](const Suggestion& one) {
-            return one.axis == axis && one.factor == factor;
-          });
-      return found - suggestions.begin();
-    };
-    std::stable_sort(
-        axes.begin(), axes.end(), [&](const auto& a, const auto& b) {
-          return place(a) < place(b);
-        });
+  // The factor split over the axes as an operand has it that is split over just
+  // these; else in the order of the mesh.
+  Levels split_as_suggested(
+      const Node& node,
+      const Rule& rule,
+      int factor,
+      const Axes& axes,
+      const std::vector<Suggestion>& suggestions) const {
+    for (const Suggestion& one : suggestions) {
+      const Axes theirs = axes_of(one.levels);
+      if (one.factor == factor &&
+          std::is_permutation(
+              theirs.begin(), theirs.end(), axes.begin(), axes.end()) &&
+          can_split(mesh_, step_, node, rule, factor, one.levels)) {
+        return one.levels;
+      }
+    }
+    return canonical(
+        split_over(axes),
+        rule.factors[static_cast<size_t>(factor)].size,
+        mesh_);
   }
 
   std::optional<Assignment> assignment_of(
+      const Node& node,
       const Rule& rule,
       const std::vector<Choice>& choices,
       const std::vector<size_t>& chosen,
       const std::vector<Suggestion>& suggestions) const {
     Assignment out;
-    out.factors.resize(rule.factors.size());
+    std::vector<Axes> axes(rule.factors.size());
     for (size_t i = 0; i < choices.size(); ++i) {
       const int option = choices[i].options[chosen[i]];
       if (option == kCarried) {
         out.carried.push_back(choices[i].axis);
       } else if (option != kNothing) {
-        out.factors[static_cast<size_t>(option)].push_back(choices[i].axis);
+        axes[static_cast<size_t>(option)].push_back(choices[i].axis);
       }
     }
-    for (size_t i = 0; i < out.factors.size(); ++i) {
-      if (out.factors[i].empty()) {
-        continue;
-      }
-      if (!can_split(mesh_, rule, static_cast<int>(i), out.factors[i])) {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const auto factor = static_cast<int>(i);
+      out.factors.push_back(
+          axes[i].empty()
+              ? Levels()
+              : split_as_suggested(node, rule, factor, axes[i], suggestions));
+      if (!axes[i].empty() &&
+          !can_split(mesh_, step_, node, rule, factor, out.factors.back())) {
         return std::nullopt;
       }
-      sort_axes(out.factors[i], static_cast<int>(i), suggestions);
     }
     return out;
   }
@@ -272,7 +309,9 @@ class Propagation {
       return std::any_of(
           assignment.factors.begin(),
           assignment.factors.end(),
-          [&](const Axes& axes) { return contains(axes, axis); });
+          [&](const Levels& levels) {
+            return contains(axes_of(levels), axis);
+          });
     };
     return std::any_of(
         now.dims.begin(), now.dims.end(), [&](const Levels& levels) {
@@ -329,7 +368,8 @@ class Propagation {
     best.factors.resize(rule.factors.size());
     double least = -1;
     while (true) {
-      if (const auto one = assignment_of(rule, all, chosen, suggestions)) {
+      if (const auto one =
+              assignment_of(node, rule, all, chosen, suggestions)) {
         const double now = all.empty() ? 0 : cost(node, rule, *one);
         if (least < 0 || now < least) {
           least = now;

@@ -225,22 +225,30 @@ class RankStep {
   // The node with the sizes and offsets of the rank's piece; operands and
   // results are still those of the step.
   Node local_node(size_t number) const {
-    const std::vector<Axes>& axes =
+    const std::vector<Levels>& factors =
         sharded_.lowering.assignments[number].factors;
     Node node = step_.nodes[number];
     node.releases.clear();
     node.overwrites = ValueId::None;
     const OpDef* def = find_op(node.op);
-    const bool is_split = std::any_of(
-        axes.begin(), axes.end(), [](const Axes& a) { return !a.empty(); });
+    const bool is_split =
+        std::any_of(factors.begin(), factors.end(), [](const Levels& levels) {
+          return !levels.empty();
+        });
     if (!is_split || def == nullptr) {
       return node;
     }
     const Rule& rule = sharded_.rules[number];
     Pieces pieces;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      pieces.push_back(piece_of(
-          emitter_.mesh, axes[i], rule.factors[i].size, emitter_.rank));
+    for (size_t i = 0; i < factors.size(); ++i) {
+      const int64_t whole = rule.factors[i].size;
+      const std::vector<Piece> levels =
+          pieces_of(emitter_.mesh, factors[i], whole, emitter_.rank);
+      Piece piece = {levels.front().start, 1, whole};
+      for (const Piece& level : levels) {
+        piece.size *= level.size;
+      }
+      pieces.push_back(piece);
     }
     return localize(*def, step_, node, rule, pieces);
   }
@@ -340,7 +348,7 @@ class RankStep {
     for (size_t i = 0; i < rule.factors.size(); ++i) {
       if (rule.factors[i].combine == Combine::Mean &&
           is_summed(rule, static_cast<int>(i), result)) {
-        count *= ways(emitter_.mesh, assignment.factors[i]);
+        count *= ways(emitter_.mesh, axes_of(assignment.factors[i]));
       }
     }
     if (count == 1) {
