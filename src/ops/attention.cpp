@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 
@@ -167,11 +168,18 @@ void add_attention_ops(OpTable& ops) {
       .flops = attention_flops,
       .scratch_bytes = cpu_scratch,
       .types = cpu_types,
+      .expand = expand_attention,
       .backward = "aten._scaled_dot_product_flash_attention_for_cpu_backward",
       .examples =
           {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16])",
            "(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], 0.0, true)",
            "(f32[4, 8, 8, 16], f32[4, 4, 12, 16], f32[4, 4, 12, 16])",
+           "(f32[4, 4, 8, 16], f32[4, 4, 12, 16], f32[4, 4, 12, 16], 0.0, "
+           "true, scale=0.5)",
+           "(f32[4, 8, 8, 16]{1024, 16, 128, 1}, f32[4, 4, 8, 16]{512, 16, "
+           "64, 1}, f32[4, 4, 8, 16]{512, 16, 64, 1}, 0.0, true)",
+           "(f32[4, 8, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
+           "attn_mask=f32[4, 8, 8, 8])",
            "(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
            "attn_mask=f32[4, 1, 8, 8])"},
   });
@@ -182,6 +190,7 @@ void add_attention_ops(OpTable& ops) {
       .flops = attention_backward_flops,
       .scratch_bytes = cpu_backward_scratch,
       .types = attention_gradients,
+      .expand = expand_attention_backward,
       .examples =
           {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
            "f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8], 0.0, false)",

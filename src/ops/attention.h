@@ -3,7 +3,8 @@
 // [batch, heads, s, k], keys [batch, heads, t, k], values [batch, heads, t, v].
 // Batch and heads are free. So is the query's s, unless the mask is causal: a
 // piece would need to know where it starts. A split of t would need the softmax
-// joined across ranks, so it stays whole.
+// joined across ranks, so it stays whole. The expansion frees both
+// (expand_attention.cpp).
 #pragma once
 
 #include "ops/op_def.h"

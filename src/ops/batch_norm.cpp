@@ -4,6 +4,7 @@
 // that trains stays whole.
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 
@@ -305,10 +306,13 @@ void add_batch_norm_ops(OpTable& ops) {
           [](const Function&, Node& node, const std::vector<Piece>& pieces) {
             localize_group_norm(node, 3, pieces);
           },
+      .expand = expand_group_norm,
       .backward = "aten.native_group_norm_backward",
       .examples =
           {"(f32[4, 8, 4, 4], f32[8], f32[8], 4, 8, 16, 4, 1e-05)",
-           "(f32[4, 8, 4], none, none, 4, 8, 4, 4, 1e-05)"},
+           "(f32[4, 8, 4], none, none, 4, 8, 4, 4, 1e-05)",
+           "(f32[4, 8, 4, 4]{128, 1, 32, 8}, f32[8], f32[8], 4, 8, 16, 2, "
+           "1e-05)"},
   });
   ops.push_back({
       .name = "aten.native_group_norm_backward",
@@ -321,6 +325,7 @@ void add_batch_norm_ops(OpTable& ops) {
           [](const Function&, Node& node, const std::vector<Piece>& pieces) {
             localize_group_norm(node, 5, pieces);
           },
+      .expand = expand_group_norm_backward,
       .examples =
           {"(f32[4, 8, 4, 4], f32[4, 8, 4, 4], f32[4, 4], f32[4, 4], f32[8], "
            "4, 8, 16, 4, [true, true, true])"},

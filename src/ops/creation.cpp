@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 namespace weft {
@@ -59,6 +60,18 @@ Rule arange_rule(const Function& function, const Node& node) {
         to_double(range.step)));
   }
   return rule_from_text(cat("-> n=", count), function, node);
+}
+
+// Integers are i64; what else there is PyTorch's default may say.
+std::vector<TensorType> arange_types(
+    const Function& function, const Node& node) {
+  const std::optional<DType> dtype = dtype_option(node, "dtype");
+  if (!dtype && !Range(node).integers()) {
+    return {};
+  }
+  return {make_type(
+      dtype.value_or(DType::I64),
+      result_sizes(arange_rule(function, node), 0))};
 }
 
 // A piece starts later and ends earlier, with the same step.
@@ -175,18 +188,21 @@ void add_creation_ops(OpTable& ops) {
   ops.push_back({
       .name = "aten.arange",
       .rule_of = arange_rule,
+      .types = arange_types,
       .localize = localize_arange,
       .examples = {"(8)", "(8, dtype=f32)", "(4.0)"},
   });
   ops.push_back({
       .name = "aten.arange.start",
       .rule_of = arange_rule,
+      .types = arange_types,
       .localize = localize_arange,
       .examples = {"(2, 10)", "(0.5, 8.5)"},
   });
   ops.push_back({
       .name = "aten.arange.start_step",
       .rule_of = arange_rule,
+      .types = arange_types,
       .localize = localize_arange,
       .examples = {"(0, 16, 2)", "(8, 0, -1)", "(0, 1, 0.125)"},
   });

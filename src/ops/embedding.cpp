@@ -64,7 +64,6 @@ void localize_embedding_backward(
   // Factors are the dims of the indices, then e, then v.
   const Piece& rows = pieces[type_arg(function, node, 1).sizes.size() + 1];
   set_arg(node, 2, {rows.size});
-  set_arg(node, 3, {local_padding(int_arg(node, 3, -1), rows)});
 }
 
 std::vector<TensorType> embedding_backward_types(
@@ -167,6 +166,7 @@ void add_embedding_ops(OpTable& ops) {
       .types = embedding_backward_types,
       .localize = localize_embedding_backward,
       .lookup_operand = 1,
+      .ignore_arg = 3,
       .examples =
           {"(f32[4, 4, 8], i64[4, 4], 12, -1, false)",
            "(f32[8, 8], i64[8], 12, 5, false)",

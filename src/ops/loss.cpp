@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise losses: tensors that broadcast against each other, then nothing,
 // a mean or a sum. The gradient of a mean divides by the number of elements
-// that the kernel sees, so it stays whole.
+// that the kernel sees, so it stays whole; expanded, it is that of a sum, and
+// divides by the number that the whole has.
 #include "base/text.h"
+#include "ops/arithmetic.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 
@@ -17,6 +20,7 @@ namespace {
 // at::Reduction
 constexpr int64_t kNone = 0;
 constexpr int64_t kMean = 1;
+constexpr int64_t kSum = 2;
 
 Dims broadcast(const Dims& a, const Dims& b) {
   Dims sizes = a.size() < b.size() ? b : a;
@@ -121,6 +125,25 @@ std::vector<TensorType> loss_backward_types(
   return {make_type(input.dtype, loss.sizes(function, node))};
 }
 
+Expanded expand_loss_backward(
+    const ElementwiseLoss& loss, NodeBuilder& builder, const Node& node) {
+  if (loss.reduction(node) != kMean) {
+    return {};
+  }
+  const auto count = static_cast<double>(
+      element_count(builder.type(value_arg(node, loss.input_position))));
+  const ValueId grad = value_arg(node, 0);
+  Node sum = node;
+  set_arg(sum, loss.reduction_position, {kSum});
+  const TensorType type = builder.type(node.results.front());
+  // In half precision the error of one quotient would be in every element.
+  if (accumulate_type(type.dtype) != type.dtype) {
+    return {div(builder, builder.call(sum, {type}).front(), count)};
+  }
+  set_arg(sum, 0, {div(builder, grad, count)});
+  return builder.call(sum, {type});
+}
+
 // Tensors of all elements that live until a sum or mean is taken. One more is
 // kept by mse_loss, smooth_l1_loss and binary_cross_entropy as the storage of
 // their scalar result. A mean of half precision is taken in f32.
@@ -188,6 +211,10 @@ OpDef loss_backward_op(LossEntry entry) {
           [=](const Function& function, const Node& node) {
             return loss_backward_types(loss, function, node);
           },
+      .expand =
+          [=](NodeBuilder& builder, const Node& node) {
+            return expand_loss_backward(loss, builder, node);
+          },
       .examples = std::move(entry.examples),
   };
 }
@@ -202,6 +229,7 @@ void add_loss_ops(OpTable& ops) {
   const std::vector<std::string_view> gradient = {
       "(f32[], f32[8, 4], f32[8, 4], 2)",
       "(f32[], f32[8, 4], f32[8, 4], 1)",
+      "(f32[], f32[8, 4]{1, 8}, f32[8, 4]{1, 8}, 1)",
       "(f32[8, 4], f32[8, 4], f32[8, 4], 0)"};
   const std::vector<std::string_view> gradient_with_width = {
       "(f32[], f32[8, 4], f32[8, 4], 2, 1.0)",
@@ -248,6 +276,7 @@ void add_loss_ops(OpTable& ops) {
        0,
        "",
        {"(f32[], f32[8, 4]>0, f32[8, 4]>0, none, 2)",
+        "(f32[], f32[8, 4]>0, f32[8, 4]>0, f32[8, 4]>0, 1)",
         "(f32[8, 4], f32[8, 4]>0, f32[8, 4]>0, none, 0)"}}));
   // Differentiated piece by piece: it has no backward op.
   ops.push_back(loss_op(

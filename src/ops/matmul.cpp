@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/call.h"
 #include "ops/families.h"
+#include "ops/view_types.h"
 
 #include <string>
 #include <utility>
@@ -101,6 +102,38 @@ std::vector<TensorType> dot_types(const Function& function, const Node& node) {
   return {make_type(operand_type(function, node, 0).dtype, {})};
 }
 
+constexpr std::string_view kBatches = "... m k, ... k n -> ... m n";
+
+std::vector<TensorType> matmul_types(
+    const Function& function, const Node& node) {
+  return {make_type(
+      operand_type(function, node, 0).dtype,
+      result_sizes(rule_from_text(kBatches, function, node), 0))};
+}
+
+// All batches as one dim: an operand that is broadcast, or whose batches do not
+// lie so, is copied.
+int64_t matmul_scratch(const Function& function, const Node& node) {
+  const Dims& result = result_type(function, node).sizes;
+  int64_t bytes = 0;
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const TensorType& type = operand_type(function, node, i);
+    const size_t ndim = type.sizes.size();
+    int64_t batches = 1;
+    bool broadcast = false;
+    for (size_t d = 0; d + 2 < ndim; ++d) {
+      batches *= result[d];
+      broadcast = broadcast || type.sizes[d] != result[d];
+    }
+    const int64_t rows = type.sizes[ndim - 2];
+    const int64_t columns = type.sizes[ndim - 1];
+    if (broadcast || !viewed(type, {batches, rows, columns})) {
+      bytes += batches * rows * columns * element_bytes(type.dtype);
+    }
+  }
+  return bytes;
+}
+
 Rule linear_rule(const Function& function, const Node& node) {
   bool has_bias = find_arg(node, 2) != nullptr;
   return rule_from_text(
@@ -169,6 +202,19 @@ void add_matmul_ops(OpTable& ops) {
       .examples =
           {"(f32[4, 8, 4], f32[4, 4, 12])",
            "(f32[4, 8, 4], f32[4, 4, 12]{48, 1, 4})"},
+  });
+  // Never captured: PyTorch makes other products of it. Expansions use it, for
+  // it keeps batches of several dims apart. Operands have as many dims.
+  ops.push_back({
+      .name = "aten.matmul",
+      .rule = kBatches,
+      .linear = Linear::Each,
+      .flops = multiply_adds,
+      .scratch_bytes = matmul_scratch,
+      .types = matmul_types,
+      .examples =
+          {"(f32[4, 4, 8, 4], f32[4, 4, 4, 12])",
+           "(f32[4, 4, 2, 8, 4], f32[4, 4, 1, 4, 12]{192, 48, 48, 1, 4})"},
   });
   ops.push_back({
       .name = "aten.baddbmm",

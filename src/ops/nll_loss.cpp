@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Negative log likelihood: the class of every target is looked up. Sums split
-// into partial sums. A mean divides by a count that depends on the targets, so
-// it stays whole; lower/split_means.cpp makes it a sum and a count, which
-// split.
+// Negative log likelihood: the class of every target is looked up, and targets
+// of classes that another rank has are passed over. Sums split into partial
+// sums. A mean divides by a count that depends on the targets, so it stays
+// whole; lower/split_means.cpp makes it a sum and a count, which split.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -17,23 +17,24 @@ constexpr int64_t kNone = 0;
 constexpr int64_t kMean = 1;
 
 struct NllTerms {
-  std::string input;    // "n c! s0 s1"
+  std::string input;    // "n c? s0 s1"
   std::string targets;  // "n s0 s1"
 };
 
 // Classes are dim 1, or dim 0 of a single sample.
 NllTerms nll_terms(const TensorType& input, bool whole) {
   const std::string mark = whole ? "!" : "";
+  const std::string classes = whole ? "c!" : "c?";
   const size_t ndim = input.sizes.size();
   if (ndim == 1) {
-    return {"c!", "()"};
+    return {classes, "()"};
   }
   const std::string batch = cat("n", mark);
   if (ndim == 2) {
-    return {cat(batch, " c!"), batch};
+    return {cat(batch, " ", classes), batch};
   }
   const std::string pixels = numbered(ndim - 2, "s", mark);
-  return {cat(batch, " c! ", pixels), cat(batch, " ", pixels)};
+  return {cat(batch, " ", classes, " ", pixels), cat(batch, " ", pixels)};
 }
 
 // (input, target, weight, reduction, ignore_index) -> (loss, total_weight)
@@ -96,6 +97,8 @@ OpDef nll_op(
       .flops = count_targets,
       .scratch_bytes = nll_scratch,
       .types = nll_types,
+      .lookup_operand = 1,
+      .ignore_arg = 4,
       .weighted_mean = WeightedMean{.reduction_arg = 3, .weight_result = 1},
       .backward = backward,
       .examples = std::move(examples),
@@ -109,6 +112,8 @@ OpDef nll_backward_op(
       .rule_of = nll_backward_rule,
       .linear = Linear::First,
       .types = nll_backward_types,
+      .lookup_operand = 2,
+      .ignore_arg = 5,
       .examples = std::move(examples),
   };
 }
@@ -120,11 +125,14 @@ void add_nll_loss_ops(OpTable& ops) {
       "aten.nll_loss_forward",
       "aten.nll_loss_backward",
       {"(f32[8, 12], i64[8]<12, none, 2, -100)",
+       "(f32[8, 12], i64[8]<12, f32[12], 2, 5)",
+       "(f32[12], i64[]<12, none, 2, -100)",
        "(f32[8, 12], i64[8]<12, f32[12], 1, 2)",
        "(f32[8, 12], i64[8]<12, none, 0, -100)"}));
   ops.push_back(nll_backward_op(
       "aten.nll_loss_backward",
       {"(f32[], f32[8, 12], i64[8]<12, none, 2, -100, f32[])",
+       "(f32[], f32[8, 12], i64[8]<12, f32[12], 2, 5, f32[])",
        "(f32[], f32[8, 12], i64[8]<12, f32[12], 1, 2, f32[])",
        "(f32[8], f32[8, 12], i64[8]<12, none, 0, -100, f32[])"}));
   ops.push_back(nll_op(

@@ -2,6 +2,7 @@
 // Layer, RMS and weight normalisation. batch_norm.cpp has those over channels.
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 
@@ -224,10 +225,12 @@ void add_norm_ops(OpTable& ops) {
       .flops = per_element(7),
       .scratch_bytes = layer_norm_scratch,
       .types = layer_norm_types,
+      .expand = expand_layer_norm,
       .backward = "aten.native_layer_norm_backward",
       .examples =
           {"(f32[4, 8, 16], [16], f32[16], f32[16], 1e-05)",
-           "(f32[4, 8, 16], [8, 16], none, none, 1e-05)"},
+           "(f32[4, 8, 16], [8, 16], none, none, 1e-05)",
+           "(bf16[4, 8, 16], [16], f32[16], f32[16], 1e-05)"},
   });
   ops.push_back({
       .name = "aten.native_layer_norm_backward",
@@ -236,6 +239,7 @@ void add_norm_ops(OpTable& ops) {
       .flops = per_element(14),
       .scratch_bytes = layer_norm_backward_scratch,
       .types = layer_norm_backward_types,
+      .expand = expand_layer_norm_backward,
       .examples =
           {"(f32[4, 8, 16], f32[4, 8, 16], [16], f32[4, 8, 1], f32[4, 8, 1], "
            "f32[16], f32[16], [true, true, true])",
@@ -248,10 +252,12 @@ void add_norm_ops(OpTable& ops) {
       .flops = per_element(4),
       .scratch_bytes = rms_norm_scratch,
       .types = rms_norm_types,
+      .expand = expand_rms_norm,
       .backward = "aten._fused_rms_norm_backward",
       .examples =
           {"(f32[4, 8, 16], [16], f32[16], 1e-05)",
-           "(f32[4, 8, 16], [16], none, 1e-05)"},
+           "(f32[4, 8, 16], [16], none, 1e-05)",
+           "(f32[4, 8, 16], [8, 16], none)"},
   });
   // No CPU kernel: autograd differentiates the pieces there.
   ops.push_back({
@@ -260,6 +266,7 @@ void add_norm_ops(OpTable& ops) {
       .linear = Linear::First,
       .flops = per_element(10),
       .types = rms_norm_backward_types,
+      .expand = expand_rms_norm_backward,
       .examples =
           {"(f32[4, 8, 16], f32[4, 8, 16], [16], f32[4, 8, 1], f32[16], "
            "[true, true])"},

@@ -15,6 +15,8 @@
 
 namespace weft {
 
+class NodeBuilder;
+
 // One contiguous piece of a factor: what a rank holds of it.
 struct Piece {
   int64_t start = 0;
@@ -32,6 +34,10 @@ using TypesFunction =
 // pieces (one a factor of the rule, in order).
 using LocalizeFunction = std::function<void(
     const Function&, Node&, const std::vector<Piece>& pieces)>;
+
+// See OpDef::expand.
+using ExpandFunction =
+    std::function<std::vector<ValueId>(NodeBuilder&, const Node&)>;
 
 enum class OpKind : uint8_t {
   Compute,  // makes new storage for its results
@@ -110,6 +116,20 @@ struct OpDef {
 
   // Position among the operands of the index that looks up the `?` factor.
   int lookup_operand = -1;
+  // Argument with a value of that index that counts for nothing (ignore_index,
+  // padding_idx), or -1: what lies outside a piece then gets this value (see
+  // lookup.h).
+  int ignore_arg = -1;
+
+  // The same mathematics as several nodes, of operators that may be split where
+  // this one must be whole (`!`). Appends them by the builder, whose function
+  // has the node's operands, and gives for each result the value that stands
+  // for it: of the same type, equal up to rounding; None for an undefined one.
+  // Results that only the backward op reads (mean, rstd, logsumexp) serve that
+  // op and its expansion alike. Counts are those of the whole, so a node is
+  // expanded before it is split. Gives nothing and appends nothing where the
+  // arguments do not allow it. The node must not lie in the builder's function.
+  ExpandFunction expand = nullptr;
 
   std::optional<WeightedMean> weighted_mean = std::nullopt;
   std::optional<BatchNormKind> batch_norm = std::nullopt;

@@ -2,6 +2,7 @@
 // Ops that make one element out of all elements along some dims.
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/iterator.h"
 
@@ -197,8 +198,12 @@ void add_extremes(OpTable& ops) {
     ops.push_back({
         .name = larger ? "aten.amax" : "aten.amin",
         .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = mark}),
+        .types = reduced({.dims_at = 1, .keepdim_at = 2}, {same}),
         .examples =
-            {"(f32[8, 4, 12], [1])", "(f32[8, 4], [-1], true)", "(f32[8, 4])"},
+            {"(f32[8, 4, 12], [1])",
+             "(f32[8, 4], [-1], true)",
+             "(f32[8, 4]{1, 8}, [-1], true)",
+             "(f32[8, 4])"},
     });
     ops.push_back({
         .name = larger ? "aten.max" : "aten.min",
@@ -241,7 +246,7 @@ void add_extremes(OpTable& ops) {
     });
   }
   // The smallest and the largest: the dims are whole, for one mark cannot say
-  // both.
+  // both; the expansion says each.
   ops.push_back({
       .name = "aten.aminmax",
       .rule_of =
@@ -257,6 +262,7 @@ void add_extremes(OpTable& ops) {
                 function,
                 positional);
           },
+      .expand = expand_aminmax,
       .examples = {"(f32[8, 4], dim=1)", "(f32[8, 4], dim=0, keepdim=true)"},
   });
 }
@@ -267,6 +273,7 @@ void add_moments(OpTable& ops) {
         .name = name,
         .rule_of = reduces({.dims_at = 1, .mark = "!"}),
         .types = reduced({.dims_at = 1}, {real_type}),
+        .expand = expand_variance,
         .examples =
             {"(f32[8, 4, 12], [1])",
              "(f32[8, 4], [-1], correction=0, keepdim=true)",
@@ -280,6 +287,7 @@ void add_moments(OpTable& ops) {
         .name = name,
         .rule_of = reduces({.dims_at = 1, .mark = "!", .results = 2}),
         .types = reduced({.dims_at = 1, .results = 2}, {real_type, same}),
+        .expand = expand_variance,
         .examples =
             {"(f32[8, 4, 12], [1])",
              "(f32[8, 4, 12]{1, 8, 32}, [2])",
@@ -289,6 +297,7 @@ void add_moments(OpTable& ops) {
   ops.push_back({
       .name = "aten.linalg_vector_norm",
       .rule_of = norm_of({.dims_at = 2, .keepdim_at = 3}),
+      .expand = expand_vector_norm,
       .examples =
           {"(f32[8, 4])",
            "(f32[8, 4, 12], 2, [1], true)",
@@ -310,6 +319,7 @@ void add_moments(OpTable& ops) {
       .name = "aten.logsumexp",
       .rule_of = reduces({.dims_at = 1, .keepdim_at = 2, .mark = "!"}),
       .types = reduced({.dims_at = 1, .keepdim_at = 2}, {real}),
+      .expand = expand_logsumexp,
       .examples =
           {"(f32[8, 4, 12], [1])",
            "(f32[8, 4], [-1], true)",

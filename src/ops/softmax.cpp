@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its relatives: every dim is free but the one that is normalized.
+// Softmax and its relatives: every dim is free but the one that is normalized,
+// which the expansions free (expand_softmax.cpp).
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 
@@ -113,18 +115,22 @@ std::vector<TensorType> softmax_backward_types(
 }  // namespace
 
 void add_softmax_ops(OpTable& ops) {
-  for (const auto& [name, backward] :
-       {std::pair{"aten._softmax", "aten._softmax_backward_data"},
-        std::pair{"aten._log_softmax", "aten._log_softmax_backward_data"}}) {
+  for (const bool log : {false, true}) {
+    const char* backward =
+        log ? "aten._log_softmax_backward_data" : "aten._softmax_backward_data";
     ops.push_back({
-        .name = name,
+        .name = log ? "aten._log_softmax" : "aten._softmax",
         .rule_of = along_dim(1, 1),
         .flops = per_element(5),
         .scratch_bytes = scratch_of_copies,
         .types = softmax_types,
         .in_place = true,
+        .expand = log ? expand_log_softmax : expand_softmax,
         .backward = backward,
-        .examples = {"(f32[4, 8, 12], 2, false)", "(f32[4, 8, 12], 1, false)"},
+        .examples =
+            {"(f32[4, 8, 12], 2, false)",
+             "(f32[4, 8, 12], 1, false)",
+             "(bf16[4, 8, 12], -1, false)"},
     });
     ops.push_back({
         .name = backward,
@@ -134,6 +140,7 @@ void add_softmax_ops(OpTable& ops) {
         .scratch_bytes = scratch_of_copies,
         .types = softmax_backward_types,
         .in_place = true,
+        .expand = log ? expand_log_softmax_backward : expand_softmax_backward,
         .examples = {"(f32[4, 8, 12], f32[4, 8, 12], 2, f32)"},
     });
   }

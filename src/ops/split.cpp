@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "ops/call.h"
+#include "ops/lookup.h"
+#include "ops/node_builder.h"
 
 #include <algorithm>
 #include <numeric>
@@ -176,7 +178,6 @@ LocalCall local_call(
   for (Option& option : local.options) {
     change_operands(option.value, localize_operand);
   }
-  std::vector<std::string> names;
   std::vector<TensorType> types;
   for (size_t i = 0; i < node.results.size(); ++i) {
     const TensorType& type = function[node.results[i]].type;
@@ -185,11 +186,18 @@ LocalCall local_call(
         {.in_result = true, .tensor = static_cast<int>(i)},
         type.sizes,
         pieces);
-    names.push_back(cat("result", i));
     types.push_back(with_sizes(type, std::move(sizes)));
   }
-  local.results.clear();
-  add_node(call.function, std::move(local), names, types);
+  NodeBuilder builder(call.function);
+  builder.begin("local", node.phase);
+  const std::string op = local.op;
+  call.results =
+      split_lookup(rule, pieces) < 0
+          ? builder.call(std::move(local), types)
+          : append_lookup(builder, def, std::move(local), types, rule, pieces);
+  while (call.node().op != op) {
+    ++call.at;
+  }
   return call;
 }
 

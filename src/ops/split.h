@@ -51,14 +51,19 @@ Node localize(
     const Rule& rule,
     const Pieces& pieces);
 
-// A function with that node alone: its operands, in the order of
-// weft::operands, are inputs of their local types. Operands that localize
-// dropped are not there; `kept` tells which are.
+// A function with that node alone, or with the calls around it that a split
+// lookup needs (lookup.h): its operands, in the order of weft::operands, are
+// inputs of their local types. Operands that localize dropped are not there;
+// `kept` tells which are.
 struct LocalCall {
   Function function;
   std::vector<size_t> kept;
+  // One a result of the node.
+  std::vector<ValueId> results;
+  // The node itself among those of the function.
+  size_t at = 0;
 
-  const Node& node() const { return function.nodes.front(); }
+  const Node& node() const { return function.nodes[at]; }
 };
 LocalCall local_call(
     const OpDef& def,

@@ -4,6 +4,7 @@
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/reshape.h"
+#include "ops/view_types.h"
 #include "ops/words.h"
 
 #include <algorithm>
@@ -233,8 +234,10 @@ void add_shape_changes(OpTable& ops) {
       "(f32[4, 8, 4], [4, 4, 8])",
       "(f32[8, 1, 12], [24, 4])",
       "(f32[12, 8], [8, 12])",
+      "(f32[4, 8, 4]{4, 16, 1}, [4, 2, 1, 4, 4])",
       "(f32[1], [])"};
   OpDef reshape = view("aten.view", view_rule, shapes);
+  reshape.types = view_types;
   reshape.sizes_arg = 1;
   ops.push_back(reshape);
   // The result of _unsafe_view is a tensor of its own that nobody else sees; it
@@ -271,7 +274,10 @@ void add_shape_changes(OpTable& ops) {
     ops.push_back(squeeze);
   }
   ops.push_back(view(
-      "aten.unsqueeze", unsqueeze_rule, {"(f32[8, 4], 1)", "(f32[8, 4], -1)"}));
+      "aten.unsqueeze",
+      unsqueeze_rule,
+      {"(f32[8, 4], 1)", "(f32[8, 4], -1)", "(f32[8, 4]{1, 8}, 1)"}));
+  ops.back().types = unsqueeze_types;
 }
 
 void add_orders(OpTable& ops) {
@@ -279,11 +285,13 @@ void add_orders(OpTable& ops) {
       "aten.permute",
       permute_rule,
       {"(f32[8, 4, 12], [2, 0, 1])", "(f32[8, 4], [-1, 0])"}));
+  ops.back().types = permute_types;
   for (std::string_view name : {"aten.transpose.int", "aten.swapaxes"}) {
     ops.push_back(view(
         name,
         transpose_rule,
         {"(f32[8, 4, 12], 0, 2)", "(f32[8, 4, 12], -1, -2)"}));
+    ops.back().types = transpose_types;
   }
   ops.push_back(view("aten.t", t_rule, {"(f32[8, 4])", "(f32[8])"}));
 }

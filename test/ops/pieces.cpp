@@ -257,27 +257,6 @@ at::Tensor join_parts(
   return joined.reshape(sizes);
 }
 
-at::Tensor align(
-    const at::Tensor& mask,
-    const std::vector<DimFactors>& mask_dims,
-    const std::vector<DimFactors>& dims) {
-  Dims order;
-  Dims sizes;
-  for (const DimFactors& dim : dims) {
-    auto found = std::find(mask_dims.begin(), mask_dims.end(), dim);
-    if (found == mask_dims.end() || dim.empty()) {
-      sizes.push_back(1);
-    } else {
-      order.push_back(found - mask_dims.begin());
-      sizes.push_back(mask.size(order.back()));
-    }
-  }
-  if (static_cast<int64_t>(order.size()) != mask.dim()) {
-    return {};
-  }
-  return mask.permute(order).reshape(sizes);
-}
-
 std::string difference(const at::Tensor& got, const at::Tensor& expected) {
   if (!got.defined() || !expected.defined()) {
     return got.defined() == expected.defined() ? "" : "one is undefined";

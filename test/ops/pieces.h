@@ -33,13 +33,6 @@ at::Tensor join_parts(
     const std::vector<Pieces>& pieces,
     const Dims& sizes);
 
-// `mask`, whose dims are those of one operand, laid along the dims of another
-// tensor that have the same factors; undefined when the other lacks some.
-at::Tensor align(
-    const at::Tensor& mask,
-    const std::vector<DimFactors>& mask_dims,
-    const std::vector<DimFactors>& dims);
-
 // Empty when equal up to rounding in `dtype`, else what differs.
 std::string difference(const at::Tensor& got, const at::Tensor& expected);
 

@@ -5,6 +5,7 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "execute/allocation_watch.h"
+#include "expansion.h"
 #include "ops/call.h"
 #include "ops/example.h"
 #include "pieces.h"
@@ -27,10 +28,7 @@ using Tensors = std::vector<at::Tensor>;
 // Whether each factor that may be split was, in one of the examples.
 using FactorNames = std::map<std::string, bool>;
 
-struct Cut {
-  int factor = 0;
-  int64_t ways = 1;
-};
+using Cut = FactorCut;
 
 Rule rule_by(const OpDef& def, const Function& function, const Node& node) {
   if (def.rule_of != nullptr) {
@@ -73,9 +71,11 @@ class ExampleProof {
         return;
       }
       prove_types();
+      prove_expansion_as_written();
       run_widened();
       prove_sizes();
       prove_splits();
+      prove_expansion();
       prove_linear();
     } catch (const std::exception& error) {
       fail(error.what());
@@ -119,8 +119,67 @@ class ExampleProof {
       expected_.push_back(draw_tensor(types[i], {}));
     }
     add_node(example_.function, example_.node, names, types);
-    rule_ = rule_by(def_, example_.function, example_.function.nodes.back());
+    node_ = example_.function.nodes.back();
+    rule_ = rule_by(def_, example_.function, node_);
     prove_sizes();
+    if (const auto expansion = expand_node(def_, example_.function, node_)) {
+      expected_ = run_expanded(*expansion, node_, operands_);
+      prove_expansion();
+    }
+  }
+
+  // Whole, in the types of the example.
+  void prove_expansion_as_written() {
+    Function function = example_.function;
+    std::vector<std::string> names;
+    std::vector<TensorType> types;
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      names.push_back(cat("result", i));
+      types.push_back(recorded_type(expected_[i]));
+    }
+    add_node(function, example_.node, names, types);
+    const Node node = function.nodes.back();
+    if (const auto expansion = expand_node(def_, function, node)) {
+      compare(run_expanded(*expansion, node, operands_), "expanded");
+    }
+  }
+
+  // Whole, and with every factor cut: the expansion frees all.
+  void prove_expansion() {
+    const auto expansion = expand_node(def_, example_.function, node_);
+    if (!expansion) {
+      return;
+    }
+    ++proof_.expansions;
+    compare(run_expanded(*expansion, node_, operands_), "expanded");
+    for (size_t i = 0; i < rule_.factors.size(); ++i) {
+      const Factor& factor = rule_.factors[i];
+      for (const int64_t ways : {2, 4}) {
+        if (factor.size == 0 || factor.size % ways != 0) {
+          continue;
+        }
+        ++proof_.expanded_splits;
+        const std::string what =
+            cat("expanded and split ", factor.name, " ", ways, " ways");
+        try {
+          const Cut cut = {static_cast<int>(i), ways};
+          compare(
+              run_expanded_split(*expansion, node_, rule_, cut, operands_),
+              what);
+        } catch (const std::exception& error) {
+          fail(cat(what, ": ", error.what()));
+        }
+      }
+    }
+  }
+
+  void compare(const Tensors& got, const std::string& what) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      const std::string text = difference(got[i], expected_[i]);
+      if (!text.empty()) {
+        fail(cat(what, ", result ", i, ": ", text));
+      }
+    }
   }
 
   // The call as it is written: types against ATen's own.
@@ -411,12 +470,15 @@ class ExampleProof {
       cuts.push_back(
           cut(operands_[i], rule_, {false, static_cast<int>(i)}, pieces));
     }
-    at::Tensor found = look_up(cuts, pieces);
-    Tensors operands;
-    for (size_t i : call.kept) {
-      operands.push_back(cuts[i]);
+    ValueTensors values(call.function.values.size());
+    for (size_t i = 0; i < call.kept.size(); ++i) {
+      values[i] = cuts[call.kept[i]];
     }
-    Tensors results = AtenCall(call.node())(operands);
+    run_nodes(call.function, values);
+    Tensors results;
+    for (const ValueId id : call.results) {
+      results.push_back(values[index(id)]);
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined()) {
         continue;
@@ -434,86 +496,11 @@ class ExampleProof {
           results[i].sizes(),
           " and not ",
           at::IntArrayRef(sizes));
-      results[i] = mask_result(results[i], i, found);
     }
     if (def_.flops != nullptr) {
       cut_flops_ += def_.flops(call.function, call.node());
     }
     return results;
-  }
-
-  // The split `?` factor, or -1.
-  int looked_up_factor(const Pieces& pieces) const {
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      if (rule_.factors[i].kind == FactorKind::Lookup &&
-          pieces[i].size != pieces[i].whole) {
-        return static_cast<int>(i);
-      }
-    }
-    return -1;
-  }
-
-  bool holds(const std::vector<DimFactors>& dims, int factor) const {
-    return std::any_of(dims.begin(), dims.end(), [&](const DimFactors& dim) {
-      return std::find(dim.begin(), dim.end(), factor) != dim.end();
-    });
-  }
-
-  // Makes the index count within the piece, and zeros what is written to rows
-  // of other pieces. Gives which indices lie in the piece; undefined when
-  // nothing that is looked up is split.
-  at::Tensor look_up(Tensors& cuts, const Pieces& pieces) {
-    int factor = looked_up_factor(pieces);
-    if (factor < 0) {
-      return {};
-    }
-    auto position = static_cast<size_t>(def_.lookup_operand);
-    WEFT_CHECK_USER(
-        def_.lookup_operand >= 0 && position < cuts.size(),
-        "a ? factor needs a lookup_operand");
-    const Piece& piece = pieces[static_cast<size_t>(factor)];
-    at::Tensor index = cuts[position];
-    at::Tensor found =
-        (index >= piece.start) & (index < piece.start + piece.size);
-    cuts[position] = (index - piece.start).masked_fill(~found, 0);
-    bool written = std::any_of(
-        rule_.results.begin(), rule_.results.end(), [&](const auto& dims) {
-          return holds(dims, factor);
-        });
-    for (size_t i = 0; written && i < cuts.size(); ++i) {
-      at::Tensor mask =
-          i == position || holds(rule_.operands[i], factor)
-              ? at::Tensor()
-              : align(found, rule_.operands[position], rule_.operands[i]);
-      if (mask.defined()) {
-        cuts[i] = cuts[i].masked_fill(~mask, 0);
-      }
-    }
-    return found;
-  }
-
-  at::Tensor mask_result(
-      const at::Tensor& result, size_t i, const at::Tensor& found) {
-    if (!found.defined() || !has_lookup_missing_in(i)) {
-      return result;
-    }
-    at::Tensor mask = align(
-        found,
-        rule_.operands[static_cast<size_t>(def_.lookup_operand)],
-        rule_.results[i]);
-    WEFT_CHECK_USER(
-        mask.defined(), "result ", i, " does not have the dims of the index");
-    return result.masked_fill(~mask, 0);
-  }
-
-  bool has_lookup_missing_in(size_t result) const {
-    for (size_t i = 0; i < rule_.factors.size(); ++i) {
-      if (rule_.factors[i].kind == FactorKind::Lookup &&
-          is_summed(rule_, static_cast<int>(i), static_cast<int>(result))) {
-        return true;
-      }
-    }
-    return false;
   }
 
   // f(x + y) = f(x) + f(y), where the entry says so.

@@ -18,6 +18,9 @@ struct Proof {
   int64_t splits = 0;
   // Two factors cut at once.
   int64_t double_splits = 0;
+  // Examples whose expansion was run, and one factor of one such, cut.
+  int64_t expansions = 0;
+  int64_t expanded_splits = 0;
   // Result types compared with ATen's: given by the entry, or by PyTorch's meta
   // kernel.
   int64_t types = 0;

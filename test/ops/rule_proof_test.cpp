@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks the op table and proves every entry (see prover.h).
 #include "base/text.h"
+#include "ops/expand.h"
 #include "prover.h"
 
 #include <ATen/Context.h>
@@ -36,6 +37,10 @@ TEST(RuleProof, EveryEntryHolds) {
                 " splits, ",
                 proof.double_splits,
                 " double splits, ",
+                proof.expansions,
+                " expansions with ",
+                proof.expanded_splits,
+                " splits, ",
                 proof.types,
                 " types of ours and ",
                 proof.meta_types,
@@ -85,6 +90,21 @@ INSTANTIATE_TEST_SUITE_P(
     RuleProof,
     WrongEntry,
     testing::Values(
+        // Nodes that compute something else.
+        Mutation{
+            "aten._softmax",
+            [](OpDef& def) { def.expand = expand_log_softmax; },
+            "expanded, result 0"},
+        // An expansion that frees nothing.
+        Mutation{
+            "aten._softmax",
+            [](OpDef& def) {
+              def.expand = [](NodeBuilder& builder, const Node& node) {
+                const TensorType type = builder.type(node.results[0]);
+                return builder.call(node, {type});
+              };
+            },
+            "must have it whole"},
         // Dims that are not where the rule says.
         Mutation{
             "aten.mm",
