@@ -93,7 +93,7 @@ class Propagation {
       for (size_t i = 0; i < step_.nodes.size(); ++i) {
         visit(i);
       }
-      if (!want_less()) {
+      if (!settle()) {
         break;
       }
     }
@@ -418,42 +418,77 @@ class Propagation {
     }
   }
 
-  // True when a node was asked for less than it made.
-  bool want_less() {
-    std::vector<std::optional<Layout>> needed(step_.values.size());
-    std::vector<bool> differ(step_.values.size(), false);
+  // For every value, the layouts in which it is read.
+  std::vector<std::vector<Layout>> needed() const {
+    std::vector<std::vector<Layout>> all(step_.values.size());
     for (size_t n = 0; n < step_.nodes.size(); ++n) {
       const std::vector<ValueId> read = operands(step_.nodes[n]);
       for (size_t i = 0; i < read.size(); ++i) {
-        const size_t value = index(read[i]);
+        std::vector<Layout>& mine = all[index(read[i])];
         Layout layout = operand_layout(
             mesh_,
             rules_[n],
             assignments_[n],
             static_cast<int>(i),
-            step_.values[value].type,
-            resting_[value]);
-        differ[value] =
-            differ[value] || (needed[value] && *needed[value] != layout);
-        needed[value] = std::move(layout);
+            step_[read[i]].type,
+            resting_[index(read[i])]);
+        if (std::find(mine.begin(), mine.end(), layout) == mine.end()) {
+          mine.push_back(std::move(layout));
+        }
       }
     }
+    return all;
+  }
+
+  // After a round: asks for values as their readers need them. True when that
+  // is news.
+  bool settle() {
+    std::vector<std::vector<Layout>> all = needed();
     for (const Output& output : step_.outputs) {
-      differ[index(output.value)] = true;
+      Layout whole = resting_[index(output.value)];
+      whole.partial.clear();
+      all[index(output.value)].push_back(std::move(whole));
     }
     bool is_new = false;
     for (size_t i = 0; i < step_.values.size(); ++i) {
-      const Value& value = step_.values[i];
-      if (value.node == NodeId::None || !needed[i] || differ[i] ||
-          decided_[i] || hints_[i] || *needed[i] == resting_[i] ||
-          !resting_[i].partial.empty() ||
-          bytes_to(static_cast<ValueId>(i), resting_[i], *needed[i]) > 0) {
+      if (step_.values[i].node == NodeId::None || decided_[i] ||
+          all[i].empty()) {
         continue;
       }
-      hints_[i] = needed[i];
-      is_new = true;
+      if (resting_[i].partial.empty()) {
+        is_new = want_less(i, all[i]) || is_new;
+      } else {
+        is_new = sum_for_all(i, all[i]) || is_new;
+      }
     }
     return is_new;
+  }
+
+  // Where all need just a part of it, it should be made so.
+  bool want_less(size_t value, const std::vector<Layout>& all) {
+    if (all.size() != 1 || hints_[value] || all.front() == resting_[value] ||
+        bytes_to(static_cast<ValueId>(value), resting_[value], all.front()) >
+            0) {
+      return false;
+    }
+    hints_[value] = all.front();
+    return true;
+  }
+
+  // A partial sum that someone needs summed is summed for everyone.
+  bool sum_for_all(size_t value, const std::vector<Layout>& all) {
+    const auto least = std::min_element(
+        all.begin(), all.end(), [](const Layout& a, const Layout& b) {
+          return a.partial.size() < b.partial.size();
+        });
+    const bool is_carried =
+        std::any_of(all.begin(), all.end(), [&](const Layout& layout) {
+          return layout.partial.size() > least->partial.size();
+        });
+    if (is_carried) {
+      decided_[value] = *least;
+    }
+    return is_carried;
   }
 
   Lowering& lowering_;

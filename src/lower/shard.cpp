@@ -93,6 +93,15 @@ struct ShardedStep {
     }
     Layout layout = resting(output.value);
     layout.partial.clear();
+    if (output.kind == OutputKind::Gradient) {
+      // As its parameter lies.
+      for (const Input& input : step.inputs) {
+        if (input.kind == InputKind::Parameter &&
+            input.keys.front() == output.key) {
+          return resting(input.value);
+        }
+      }
+    }
     return layout;
   }
 
