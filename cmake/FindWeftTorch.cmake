@@ -61,6 +61,18 @@ if(WeftTorch_FOUND AND NOT TARGET weft::torch)
       ${WeftTorch_INCLUDE_DIR}/torch/csrc/api/include
   )
   target_compile_definitions(weft_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  if(WEFT_NCCL)
+    # c10d's NCCL is in the device library of a CUDA wheel.
+    find_library(
+      WeftTorch_torch_cuda_LIBRARY
+      torch_cuda
+      PATHS ${WeftTorch_LIBRARY_DIR}
+      NO_DEFAULT_PATH
+      REQUIRED
+    )
+    target_compile_definitions(weft_torch INTERFACE WEFT_NCCL USE_C10D_NCCL)
+    target_link_libraries(weft_torch INTERFACE ${WeftTorch_torch_cuda_LIBRARY})
+  endif()
   target_link_libraries(
     weft_torch
     INTERFACE

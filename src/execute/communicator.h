@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks talk to each other. The executor knows these interfaces only.
 // Behind them stand shared memory (shared_communicator.cpp) for ranks of one
-// machine, and Gloo (gloo.cpp).
+// machine, and the backends of c10d (c10d_communicator.cpp): Gloo, and NCCL.
 #pragma once
 
 #include "execute/rendezvous.h"
+#include "program/program.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +19,7 @@
 
 namespace weft {
 
-// A collective under way.
+// A transfer under way.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -46,19 +47,42 @@ class Communicator {
   // order of the ranks. `whole` has as many elements as all pieces.
   virtual std::unique_ptr<Pending> all_gather(
       const at::Tensor& whole, const at::Tensor& piece) = 0;
+  // Cuts the sum over the group of `whole` into as many equal stretches as
+  // there are ranks, and puts the stretch of this one into `piece`. The same
+  // bits in every run: added up in the order of the ranks, 16 bit floats in 32
+  // bits (not so by NCCL).
+  virtual std::unique_ptr<Pending> reduce_scatter(
+      const at::Tensor& piece, const at::Tensor& whole) = 0;
+  // Cuts both into as many equal stretches as there are ranks: stretch j of
+  // `from` goes to rank j, and stretch i of `to` comes from rank i.
+  virtual std::unique_ptr<Pending> all_to_all(
+      const at::Tensor& to, const at::Tensor& from) = 0;
+  // In a group of two, to the other rank and from it. What one sends the other
+  // receives in the same order; the two directions and the collectives of the
+  // group do not wait for one another. A send is done when it was received.
+  virtual std::unique_ptr<Pending> send(const at::Tensor& tensor) = 0;
+  virtual std::unique_ptr<Pending> receive(const at::Tensor& tensor) = 0;
   // Done when all ranks have asked for it.
   virtual std::unique_ptr<Pending> barrier() = 0;
+
+  // The bytes that this rank has taken from the others so far in transfers of
+  // this kind that are done. With shared memory counted where they are read:
+  // of a small all_reduce every rank reads all, so that it is more than
+  // wire_bytes on more than two ranks. Elsewhere what wire_bytes says.
+  virtual int64_t taken_bytes(TransferKind kind) const = 0;
 };
 
 // All ranks of a run. Communicators must not outlive it.
 class World {
  public:
   virtual ~World() = default;
-  // Among `ranks`, which are in order and hold this one. All of them must ask.
-  // By shared memory when they are on one machine, unless
-  // WEFT_COMMUNICATION=gloo.
+  // Among `ranks`, which are in order and hold this one, for tensors of
+  // `device`. All of them must ask. By shared memory when it holds such tensors
+  // and they are on one machine, unless WEFT_COMMUNICATION=gloo. Throws
+  // UserError when nothing serves the device.
   virtual std::unique_ptr<Communicator> group(
-      const std::vector<int64_t>& ranks) = 0;
+      const std::vector<int64_t>& ranks,
+      c10::DeviceType device = c10::DeviceType::CPU) = 0;
   // On rank 0 the texts of all ranks, in order; on the others nothing. All
   // ranks must call it. For small things.
   virtual std::vector<std::string> gather(const std::string& text) = 0;

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real processes: a test starts this program again as ranks, which run one of
-// the DISABLED_ tests below and fail by their exit status.
 #include "execute/communicator.h"
 
 #include "base/text.h"
-#include "execute/launch.h"
 #include "execute/shared_segment.h"
+#include "execute/test_ranks.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -24,27 +19,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <gtest/gtest.h>
-#include <numeric>
 
 namespace weft {
 namespace {
-
-int run_as_ranks(int64_t ranks, const std::string& test, bool pin = false) {
-  StartOptions options;
-  options.pin = pin;
-  return start_ranks(
-      ranks,
-      {"--gtest_filter=" + test,
-       "--gtest_also_run_disabled_tests",
-       "--gtest_brief=1"},
-      options);
-}
-
-class Communication : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { ::setenv("WEFT_COMMUNICATION", GetParam(), 1); }
-  void TearDown() override { ::unsetenv("WEFT_COMMUNICATION"); }
-};
 
 INSTANTIATE_TEST_SUITE_P(
     Both,
@@ -69,25 +46,10 @@ TEST(SharedMemory, ArenasAreReadInPlace) {
   EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_Arenas"), 0);
 }
 
-// Numbers of which some sums are not exact, other ones on every rank.
-at::Tensor numbers(int64_t count, int64_t rank, at::ScalarType type) {
-  const at::Tensor exact =
-      at::arange(1000 * rank, 1000 * rank + count, at::kDouble);
-  return c10::isFloatingType(type) ? at::sin(exact).to(type)
-                                   : exact.remainder(100).to(type);
-}
-
-// As `weft run` does: many ranks with many threads each would spin for cores.
-Rendezvous begin_rank() {
-  at::set_num_threads(1);
-  return rendezvous_from_environment().value();
-}
-
 TEST(RankProgram, DISABLED_Collectives) {
   const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
-  std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int64_t> ranks = all_ranks(rendezvous);
   const auto all = world->group(ranks);
   const int64_t rank = rendezvous.rank;
   for (const at::ScalarType type :
@@ -185,8 +147,7 @@ TEST(RankProgram, DISABLED_OrderOfRanks) {
 TEST(RankProgram, DISABLED_Arenas) {
   const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
-  std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int64_t> ranks = all_ranks(rendezvous);
   const auto all = world->group(ranks);
   const int64_t count = 300'001;
   // The second time memory is another one, at a place of its own.
@@ -228,8 +189,7 @@ TEST(RankProgram, DISABLED_Arenas) {
 TEST(RankProgram, DISABLED_Times) {
   const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
-  std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int64_t> ranks = all_ranks(rendezvous);
   const auto all = world->group(ranks);
   const SharedSegment arena = SharedSegment::create(64 << 20);
   world->share_memory(arena.data(), arena.bytes(), arena.fd());

@@ -98,6 +98,14 @@ void Executor::fail(size_t instruction, const std::string& why) const {
           why));
 }
 
+int64_t Executor::taken_bytes(TransferKind kind) const {
+  int64_t bytes = 0;
+  for (const auto& [ranks, group] : groups_) {
+    bytes += group->taken_bytes(kind);
+  }
+  return bytes;
+}
+
 std::string Executor::doing() const {
   const auto at = static_cast<size_t>(instruction_.load());
   return cat(
@@ -123,7 +131,8 @@ std::string Executor::overflow() const {
 }
 
 int64_t Executor::used_bytes() const {
-  return resident_bytes(block_) + std::max(meter_.high_bytes, batch_end_bytes_);
+  return resident_bytes(block_) +
+         std::max(meter_.high_bytes, filled_end_bytes_);
 }
 
 }  // namespace weft

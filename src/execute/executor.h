@@ -54,6 +54,11 @@ class Executor {
   // The same, and this rank's events.
   Timeline run_timed(int64_t step);
 
+  // The bytes that this rank has taken from others so far, by kind of transfer:
+  // after one step, what wire_bytes says of the program (see
+  // Communicator::taken_bytes).
+  int64_t taken_bytes(TransferKind kind) const;
+
   // What the rank is doing now, from any thread: "step 3, instruction 7 (%a =
   // aten.mm)".
   std::string doing() const;
@@ -79,12 +84,14 @@ class Executor {
   const Block& block_;
   const int64_t rank_;
   MemoryMeter meter_;
-  // Where the batch ends in the arena.
-  int64_t batch_end_bytes_ = 0;
+  // Where in the arena what no kernel writes ends: the batch, and what
+  // transfers bring.
+  int64_t filled_end_bytes_ = 0;
   // By value.
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;
+  // By their ranks.
   std::map<std::vector<int64_t>, std::unique_ptr<Communicator>> groups_;
   // What lies on the host.
   std::vector<at::Tensor> host_;

@@ -83,12 +83,13 @@ void ExecutorBuilder::build() {
       tensor(input.value) = tensor_over(memory_of(input.value), type);
       live_[block_.offsets[index(input.value)]] =
           block_.offsets[index(input.value)] + aligned(storage_bytes(type));
-      executor_.batch_end_bytes_ = std::max(
-          executor_.batch_end_bytes_,
+      executor_.filled_end_bytes_ = std::max(
+          executor_.filled_end_bytes_,
           block_.offsets[index(input.value)] + storage_bytes(type));
     }
     executor_.inputs_.push_back(tensor(input.value));
   }
+  join_groups();
   for (const Instruction& instruction : block_.instructions) {
     follow(instruction);
     executor_.actions_.push_back(std::visit(
@@ -232,95 +233,6 @@ void ExecutorBuilder::follow(const Instruction& instruction) {
   }
 }
 
-ExecutorBuilder::Action ExecutorBuilder::action(const Start& start) {
-  switch (start.kind) {
-    case TransferKind::AllReduce:
-      return all_reduce(start);
-    case TransferKind::Copy:
-      return copy(start);
-    case TransferKind::AllGather:
-    case TransferKind::ReduceScatter:
-    case TransferKind::AllToAll:
-    case TransferKind::Send:
-    case TransferKind::Receive:
-      break;
-  }
-  throw UserError(
-      cat("program @",
-          program_.name,
-          ": ",
-          label(block_, block_.instructions[at_]),
-          ": it is not executed yet"));
-}
-
-ExecutorBuilder::Action ExecutorBuilder::all_reduce(const Start& start) {
-  for (size_t i = 0; i < start.results.size(); ++i) {
-    tensor(start.results[i]) = tensor(start.operands[i]);
-  }
-  at::Tensor moved = tensor(start.operands.front());
-  if (start.operands.size() > 1) {
-    // One stretch of the arena: the gaps between storages travel too.
-    const ValueId first = storage_[index(start.operands.front())];
-    const ValueId last = storage_[index(start.operands.back())];
-    const int64_t bytes = block_.offsets[index(last)] -
-                          block_.offsets[index(first)] +
-                          storage_bytes(block_, last);
-    const DType dtype = block_.function[first].type.dtype;
-    moved = tensor_over(
-        memory_of(first), make_type(dtype, {bytes / element_bytes(dtype)}));
-  }
-  const auto transfer = std::make_shared<Transfer>();
-  transfer->instruction = at_;
-  for (const ValueId result : start.results) {
-    transfers_[index(result)] = transfer;
-  }
-  Communicator& communicator = group(start.axes);
-  return [transfer, moved, &communicator](int64_t, StepClock*) {
-    transfer->pending = communicator.all_reduce(moved);
-  };
-}
-
-// On a CPU, the host's memory is the device's, outside the arena.
-ExecutorBuilder::Action ExecutorBuilder::copy(const Start& start) {
-  const ValueId from = start.operands.front();
-  const ValueId to = start.results.front();
-  const TensorType& type = block_.function[to].type;
-  if (start.to == Tier::Host) {
-    at::Tensor host =
-        at::empty({storage_bytes(type)}, at::TensorOptions().dtype(at::kByte));
-    elsewhere_[index(to)] = static_cast<std::byte*>(host.mutable_data_ptr());
-    executor_.host_.push_back(std::move(host));
-  }
-  tensor(to) = tensor_over(memory_of(to), type);
-  return [source = tensor(from), target = tensor(to)](int64_t, StepClock*) {
-    target.copy_(source);
-  };
-}
-
-ExecutorBuilder::Action ExecutorBuilder::action(const Wait& wait) {
-  const std::shared_ptr<Transfer> transfer = transfers_[index(wait.value)];
-  if (!transfer) {
-    return {};
-  }
-  return [transfer](int64_t, StepClock* clock) {
-    const auto end = transfer->pending->wait();
-    transfer->pending.reset();
-    if (clock != nullptr) {
-      clock->events[transfer->instruction].end_seconds = clock->seconds(end);
-    }
-  };
-}
-
 ExecutorBuilder::Action ExecutorBuilder::action(const Free&) { return {}; }
-
-Communicator& ExecutorBuilder::group(const std::vector<std::string>& axes) {
-  WEFT_CHECK(world_ != nullptr, "a program of several ranks needs a world");
-  const std::vector<int64_t> ranks = group_of(program_.mesh, axes, rank_);
-  std::unique_ptr<Communicator>& group = executor_.groups_[ranks];
-  if (!group) {
-    group = world_->group(ranks);
-  }
-  return *group;
-}
 
 }  // namespace weft

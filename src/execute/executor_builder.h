@@ -47,8 +47,17 @@ class ExecutorBuilder {
   Action action(const Wait& wait);
   Action action(const Free& free);
   Action bind(const Node& node, NodeId id);
-  Action all_reduce(const Start& start);
+  // Transfers are in executor_transfers.cpp.
+  using Move = std::function<std::unique_ptr<Pending>(Communicator&)>;
+  Move move(const Start& start, size_t number);
+  at::Tensor all_reduced(const Start& start);
   Action copy(const Start& start);
+  // Gives the results their tensors.
+  void place_results(const Start& start);
+  // With whom, in order.
+  std::vector<int64_t> ranks_of(const Start& start) const;
+  // Joins all groups of the block.
+  void join_groups();
 
   void add_rooms(const Scratch& scratch, CallMemory& memory);
   // Keeps track of what is in use.
@@ -58,7 +67,6 @@ class ExecutorBuilder {
   std::byte* memory_of(ValueId storage) const;
   at::Tensor& tensor(ValueId value);
   std::vector<at::Tensor> tensors(const std::vector<ValueId>& values);
-  Communicator& group(const std::vector<std::string>& axes);
 
   const Program& program_;
   const Block& block_;
@@ -76,7 +84,7 @@ class ExecutorBuilder {
   std::vector<std::byte*> elsewhere_;
   // By result of a transfer: what to wait for, with its instruction.
   struct Transfer {
-    std::unique_ptr<Pending> pending;
+    std::vector<std::unique_ptr<Pending>> pending;
     size_t instruction = 0;
   };
   std::vector<std::shared_ptr<Transfer>> transfers_;

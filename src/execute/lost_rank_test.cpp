@@ -6,6 +6,7 @@
 #include "execute/launch.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 
 #include <atomic>
 #include <csignal>
@@ -153,6 +154,118 @@ TEST_P(LostRank, OneThatFailsByItselfHasLeft) {
   EXPECT_EQ(message_of(ended, 1).find("rank 2 has left"), 0) << ended.said;
 }
 
+// Inside a transfer of each kind, of which this names one.
+class LostInTransfer : public LostRank {
+ protected:
+  void TearDown() override {
+    ::unsetenv("WEFT_TEST_TRANSFER");
+    LostRank::TearDown();
+  }
+  static Ended run(
+      const char* transfer, const std::string& what, int64_t grace_seconds) {
+    ::setenv("WEFT_TEST_TRANSFER", transfer, 1);
+    return run_with(what, grace_seconds);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Both,
+    LostInTransfer,
+    testing::Values("shared", "gloo"),
+    [](const auto& kind) { return std::string(kind.param); });
+
+TEST_P(LostInTransfer, KilledIsNamedByAll) {
+  for (const char* transfer :
+       {"all_gather", "reduce_scatter", "all_to_all", "send", "receive"}) {
+    const Ended ended = run(transfer, "kill", 30);
+    EXPECT_EQ(ended.status, 128 + SIGKILL);
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(message_of(ended, rank).find("rank 2 is gone (last seen "), 0)
+          << transfer << "\n"
+          << ended.said;
+    }
+  }
+}
+
+TEST_P(LostInTransfer, StoppedDoesNotAnswer) {
+  for (const char* transfer : {"all_to_all", "receive"}) {
+    const Ended ended = run(transfer, "stop", 1);
+    EXPECT_EQ(ended.status, kSaidWhy);
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(
+          message_of(ended, rank)
+              .find("rank 2 does not answer: no sign of life for "),
+          0)
+          << transfer << "\n"
+          << ended.said;
+    }
+  }
+}
+
+TEST_P(LostInTransfer, StandingStillIsSlow) {
+  for (const char* transfer : {"reduce_scatter", "send"}) {
+    const Ended ended = run(transfer, "stand still", 1);
+    EXPECT_EQ(ended.status, kSaidWhy);
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(
+          message_of(ended, rank)
+              .find("rank 2 is slow: it is still in step 5, instruction 1"),
+          0)
+          << transfer << "\n"
+          << ended.said;
+    }
+  }
+}
+
+// The groups of a rank, and one transfer of each kind with the last rank.
+class Transfers {
+ public:
+  Transfers(World& world, const Rendezvous& rendezvous)
+      : rank_(rendezvous.rank), size_(rendezvous.size) {
+    const char* kind = std::getenv("WEFT_TEST_TRANSFER");
+    kind_ = kind == nullptr ? "all_reduce" : kind;
+    std::vector<int64_t> ranks(static_cast<size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    all_ = world.group(ranks);
+    for (int64_t other = 0; is_pairwise() && other + 1 < size_; ++other) {
+      if (rank_ == other || rank_ == size_ - 1) {
+        pairs_.push_back(world.group({other, size_ - 1}));
+      }
+    }
+  }
+
+  void run() const {
+    constexpr int64_t kCount = 100'000;
+    const at::Tensor tensor = at::full({size_ * kCount}, 1.0);
+    const at::Tensor piece = at::full({kCount}, 1.0);
+    if (kind_ == "all_reduce") {
+      all_->all_reduce(tensor)->wait();
+      ASSERT_EQ(tensor[99'999].item<double>(), static_cast<double>(size_));
+    } else if (kind_ == "all_gather") {
+      all_->all_gather(tensor, piece)->wait();
+    } else if (kind_ == "reduce_scatter") {
+      all_->reduce_scatter(piece, tensor)->wait();
+      ASSERT_EQ(piece[99'999].item<double>(), static_cast<double>(size_));
+    } else if (kind_ == "all_to_all") {
+      all_->all_to_all(at::full_like(tensor, 0.0), tensor)->wait();
+    }
+    // As the last rank does to the others, so they to it the other way round.
+    const bool sends = (kind_ == "send") == (rank_ < size_ - 1);
+    for (const auto& pair : pairs_) {
+      (sends ? pair->send(piece) : pair->receive(piece))->wait();
+    }
+  }
+
+ private:
+  bool is_pairwise() const { return kind_ == "send" || kind_ == "receive"; }
+
+  const int64_t rank_;
+  const int64_t size_;
+  std::string kind_;
+  std::unique_ptr<Communicator> all_;
+  std::vector<std::unique_ptr<Communicator>> pairs_;
+};
+
 TEST(LosingProgram, DISABLED_Steps) {
   const Rendezvous rendezvous = rendezvous_from_environment().value();
   const std::string what = std::getenv("WEFT_TEST_LOSS");
@@ -171,9 +284,7 @@ TEST(LosingProgram, DISABLED_Steps) {
     if (is_lost && what == "kill early") {
       std::raise(SIGKILL);
     }
-    std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    const auto all = world->group(ranks);
+    const Transfers transfers(*world, rendezvous);
     for (; step < 10; ++step) {
       instruction = 1;
       if (step == 5) {
@@ -197,9 +308,7 @@ TEST(LosingProgram, DISABLED_Steps) {
         }
       }
       instruction = 1000;
-      at::Tensor tensor = at::full({100'000}, 1.0);
-      all->all_reduce(tensor)->wait();
-      ASSERT_EQ(tensor[99'999].item<double>(), rendezvous.size);
+      transfers.run();
     }
     // The function it captures ends here.
     world->watch(nullptr);

@@ -4,9 +4,13 @@
 #include "base/error.h"
 #include "execute/shared_group.h"
 
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -149,6 +153,26 @@ class SharedPending : public Pending {
   bool has_waited_ = false;
 };
 
+// A group with its thread.
+struct Lane {
+  Lane(
+      std::byte* memory,
+      const std::vector<SharedGroup::Member>& members,
+      size_t here,
+      Watch& watch,
+      const SharedArenas& arenas)
+      : group(
+            memory,
+            members,
+            here,
+            arenas,
+            [&watch](int64_t rank) { return watch.is_gone(rank); }),
+        worker(group) {}
+
+  SharedGroup group;
+  Worker worker;
+};
+
 class SharedCommunicator : public Communicator {
  public:
   SharedCommunicator(
@@ -157,19 +181,23 @@ class SharedCommunicator : public Communicator {
       size_t here,
       Watch& watch,
       const SharedArenas& arenas)
-      : members_(members),
-        group_(
-            std::move(segment),
-            std::move(members),
-            here,
-            arenas,
-            [&watch](int64_t rank) { return watch.is_gone(rank); }),
+      : segment_(std::move(segment)),
+        members_(std::move(members)),
+        here_(here),
         watch_(watch),
-        worker_(group_) {}
+        arenas_(arenas),
+        lanes_(lane_count(members_.size())) {
+    WEFT_CHECK(segment_.bytes() >= shared_communicator_bytes(members_.size()));
+  }
+
+  // The collectives, and for two ranks what the first sends and what the second
+  // does.
+  static size_t lane_count(size_t ranks) { return ranks == 2 ? 3 : 1; }
 
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
     check_dense(tensor);
     return start(
+        TransferKind::AllReduce,
         {tensor},
         [data = tensor.data_ptr(),
          count = tensor.numel(),
@@ -187,6 +215,7 @@ class SharedCommunicator : public Communicator {
     }
     WEFT_CHECK(member < members_.size(), "rank ", root, " is not in the group");
     return start(
+        std::nullopt,
         {tensor},
         [data = tensor.data_ptr(), bytes = tensor.nbytes(), member](
             SharedGroup& group) { group.broadcast(data, bytes, member); });
@@ -200,6 +229,7 @@ class SharedCommunicator : public Communicator {
         whole.nbytes() == piece.nbytes() * members_.size(),
         "all_gather into a tensor of another size");
     return start(
+        TransferKind::AllGather,
         {whole, piece},
         [to = whole.data_ptr(),
          from = piece.data_ptr(),
@@ -208,33 +238,135 @@ class SharedCommunicator : public Communicator {
         });
   }
 
+  std::unique_ptr<Pending> reduce_scatter(
+      const at::Tensor& piece, const at::Tensor& whole) override {
+    check_dense(piece);
+    check_dense(whole);
+    WEFT_CHECK(
+        whole.nbytes() == piece.nbytes() * members_.size() &&
+            whole.scalar_type() == piece.scalar_type(),
+        "reduce_scatter into a tensor of another size or type");
+    return start(
+        TransferKind::ReduceScatter,
+        {piece, whole},
+        [to = piece.data_ptr(),
+         from = whole.data_ptr(),
+         count = piece.numel(),
+         type = piece.scalar_type()](SharedGroup& group) {
+          group.reduce_scatter(to, from, count, type);
+        });
+  }
+
+  std::unique_ptr<Pending> all_to_all(
+      const at::Tensor& to, const at::Tensor& from) override {
+    check_dense(to);
+    check_dense(from);
+    WEFT_CHECK(
+        to.nbytes() == from.nbytes() && to.nbytes() % members_.size() == 0,
+        "all_to_all into a tensor of another size");
+    return start(
+        TransferKind::AllToAll,
+        {to, from},
+        [to = to.data_ptr(),
+         from = from.data_ptr(),
+         bytes = from.nbytes() / members_.size()](SharedGroup& group) {
+          group.all_to_all(to, from, bytes);
+        });
+  }
+
+  std::unique_ptr<Pending> send(const at::Tensor& tensor) override {
+    return pass(TransferKind::Send, tensor, here_);
+  }
+
+  std::unique_ptr<Pending> receive(const at::Tensor& tensor) override {
+    return pass(TransferKind::Receive, tensor, 1 - here_);
+  }
+
   std::unique_ptr<Pending> barrier() override {
-    return start({}, [](SharedGroup& group) { group.barrier(); });
+    return start(std::nullopt, {}, [](SharedGroup& group) { group.barrier(); });
+  }
+
+  int64_t taken_bytes(TransferKind kind) const override {
+    return taken_bytes_[static_cast<size_t>(kind)];
   }
 
  private:
   static void check_dense(const at::Tensor& tensor) {
     WEFT_CHECK(
-        tensor.device().is_cpu(),
-        "shared memory holds tensors of the CPU only");
+        shared_memory_holds(tensor.device().type()),
+        "shared memory holds no tensors of ",
+        c10::DeviceTypeName(tensor.device().type()));
     WEFT_CHECK(
         tensor.is_non_overlapping_and_dense(),
         "a collective of a tensor with gaps");
   }
 
-  std::unique_ptr<Pending> start(
-      std::vector<at::Tensor> tensors, std::function<void(SharedGroup&)> work) {
-    return std::make_unique<SharedPending>(
-        worker_, watch_, std::move(tensors), std::move(work));
+  // From the member `sender` to the other.
+  std::unique_ptr<Pending> pass(
+      TransferKind kind, const at::Tensor& tensor, size_t sender) {
+    WEFT_CHECK(members_.size() == 2, "a send in a group that is not of two");
+    check_dense(tensor);
+    return start(
+        kind,
+        {tensor},
+        [data = tensor.data_ptr(), bytes = tensor.nbytes(), sender](
+            SharedGroup& group) { group.broadcast(data, bytes, sender); },
+        1 + sender);
   }
 
+  // Lanes that are not used have no thread.
+  Worker& worker(size_t number) {
+    std::unique_ptr<Lane>& lane = lanes_[number];
+    if (!lane) {
+      lane = std::make_unique<Lane>(
+          segment_.data() + number * SharedGroup::memory_bytes(members_.size()),
+          members_,
+          here_,
+          watch_,
+          arenas_);
+    }
+    return lane->worker;
+  }
+
+  // Without a kind: for ourselves, and not counted.
+  std::unique_ptr<Pending> start(
+      std::optional<TransferKind> kind,
+      std::vector<at::Tensor> tensors,
+      std::function<void(SharedGroup&)> work,
+      size_t lane = 0) {
+    return std::make_unique<SharedPending>(
+        worker(lane),
+        watch_,
+        std::move(tensors),
+        [this, kind, work = std::move(work)](SharedGroup& group) {
+          const int64_t before = group.taken_bytes();
+          work(group);
+          if (kind) {
+            taken_bytes_[static_cast<size_t>(*kind)] +=
+                group.taken_bytes() - before;
+          }
+        });
+  }
+
+  const SharedSegment segment_;
   const std::vector<SharedGroup::Member> members_;
-  SharedGroup group_;
+  const size_t here_;
   Watch& watch_;
-  Worker worker_;
+  const SharedArenas& arenas_;
+  std::array<std::atomic<int64_t>, std::size(kTransferKinds)> taken_bytes_ = {};
+  std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
 }  // namespace
+
+bool shared_memory_holds(c10::DeviceType device) {
+  return device == c10::DeviceType::CPU;
+}
+
+size_t shared_communicator_bytes(size_t ranks) {
+  return SharedCommunicator::lane_count(ranks) *
+         SharedGroup::memory_bytes(ranks);
+}
 
 std::unique_ptr<Communicator> make_shared_communicator(
     SharedSegment segment,

@@ -43,24 +43,22 @@ void pause_core() {
 
 }  // namespace
 
-size_t SharedGroup::segment_bytes(size_t ranks) {
+size_t SharedGroup::memory_bytes(size_t ranks) {
   return ranks * (sizeof(Slot) + 2 * kStagingBytes);
 }
 
 SharedGroup::SharedGroup(
-    SharedSegment segment,
+    std::byte* memory,
     std::vector<Member> members,
     size_t here,
     const SharedArenas& arenas,
     std::function<bool(int64_t)> is_gone)
-    : segment_(std::move(segment)),
+    : memory_(memory),
       members_(std::move(members)),
       here_(here),
       arenas_(arenas),
       is_gone_(std::move(is_gone)),
-      slots_(reinterpret_cast<Slot*>(segment_.data()), members_.size()) {
-  WEFT_CHECK(segment_.bytes() >= segment_bytes(members_.size()));
-}
+      slots_(reinterpret_cast<Slot*>(memory_), members_.size()) {}
 
 bool SharedGroup::all_are_at(uint64_t phase) const {
   return std::all_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
@@ -126,7 +124,7 @@ std::vector<int64_t> SharedGroup::missing() const {
 size_t SharedGroup::turn() { return buffer_ ^= 1; }
 
 std::byte* SharedGroup::staging(size_t buffer, size_t member) const {
-  return segment_.data() + members_.size() * sizeof(Slot) +
+  return memory_ + members_.size() * sizeof(Slot) +
          (buffer * members_.size() + member) * kStagingBytes;
 }
 
@@ -171,6 +169,7 @@ void SharedGroup::all_reduce(void* data, int64_t count, c10::ScalarType type) {
       terms.push_back(staging(buffer, member));
     }
     add_up(terms, bytes, items, type);
+    count_taken((members_.size() - 1) * items * item_bytes);
     return;
   }
   const std::vector<std::byte*> tensors = exchange(data, items * item_bytes);
@@ -196,6 +195,10 @@ void SharedGroup::all_reduce_in_place(
     terms.push_back(tensor + mine.begin * item_bytes);
   }
   add_up(terms, terms[here_], mine.end - mine.begin, type);
+  count_taken(
+      ((members_.size() - 1) * (mine.end - mine.begin) + count -
+       (mine.end - mine.begin)) *
+      item_bytes);
   meet();
   for (size_t step = 1; step < members_.size(); ++step) {
     const size_t member = (here_ + step) % members_.size();
@@ -234,6 +237,11 @@ void SharedGroup::all_reduce_chunk(
         mine.begin * item_bytes);
   }
   add_up(terms, terms[here_], mine.end - mine.begin, type);
+  // A slice of every other member, and all but its own of what they add up.
+  count_taken(
+      ((members_.size() - 1) * (mine.end - mine.begin) + count -
+       (mine.end - mine.begin)) *
+      item_bytes);
   copy_slice(here_, staging(buffer, here_), data);
   meet();
   for (size_t member = 0; member < members_.size(); ++member) {
@@ -245,6 +253,9 @@ void SharedGroup::all_reduce_chunk(
 
 void SharedGroup::broadcast(void* data, size_t bytes, size_t root) {
   auto* const mine = static_cast<std::byte*>(data);
+  if (here_ != root) {
+    count_taken(bytes);
+  }
   if (bytes > kSmallBytes) {
     const std::vector<std::byte*> tensors = exchange(data, bytes);
     if (!tensors.empty()) {
@@ -272,6 +283,7 @@ void SharedGroup::all_gather(
     void* whole, const void* piece, size_t piece_bytes) {
   auto* const all = static_cast<std::byte*>(whole);
   const auto* const mine = static_cast<const std::byte*>(piece);
+  count_taken((members_.size() - 1) * piece_bytes);
   // The piece may be its own place in the whole.
   std::memmove(all + here_ * piece_bytes, mine, piece_bytes);
   const auto copy_from = [&](const auto& source) {
@@ -300,6 +312,73 @@ void SharedGroup::all_gather(
           all + member * piece_bytes + begin, staging(buffer, member), chunk);
     });
   }
+}
+
+void SharedGroup::for_each_piece(
+    const void* whole, size_t piece_bytes, const Take& take) {
+  const size_t ranks = members_.size();
+  count_taken((ranks - 1) * piece_bytes);
+  if (ranks * piece_bytes > kSmallBytes) {
+    std::vector<std::byte*> from = exchange(whole, ranks * piece_bytes);
+    if (!from.empty()) {
+      for (std::byte*& piece : from) {
+        piece += here_ * piece_bytes;
+      }
+      take(0, piece_bytes, from);
+      meet();
+      return;
+    }
+  }
+  const auto* const mine = static_cast<const std::byte*>(whole);
+  // Whole cache lines, so that every chunk is aligned for any type.
+  const size_t most = kStagingBytes / ranks / 64 * 64;
+  for (size_t begin = 0; begin < piece_bytes; begin += most) {
+    const size_t chunk = std::min(most, piece_bytes - begin);
+    const size_t buffer = turn();
+    for (size_t member = 0; member < ranks; ++member) {
+      std::memcpy(
+          staging(buffer, here_) + member * most,
+          mine + member * piece_bytes + begin,
+          chunk);
+    }
+    meet();
+    std::vector<std::byte*> from;
+    for (size_t member = 0; member < ranks; ++member) {
+      from.push_back(staging(buffer, member) + here_ * most);
+    }
+    take(begin, chunk, from);
+  }
+}
+
+void SharedGroup::reduce_scatter(
+    void* piece, const void* whole, int64_t piece_count, c10::ScalarType type) {
+  const size_t item_bytes = c10::elementSize(type);
+  for_each_piece(
+      whole,
+      static_cast<size_t>(piece_count) * item_bytes,
+      [&](size_t begin, size_t bytes, const std::vector<std::byte*>& from) {
+        add_up(
+            from,
+            static_cast<std::byte*>(piece) + begin,
+            bytes / item_bytes,
+            type);
+      });
+}
+
+void SharedGroup::all_to_all(void* to, const void* from, size_t piece_bytes) {
+  for_each_piece(
+      from,
+      piece_bytes,
+      [&](size_t begin, size_t bytes, const std::vector<std::byte*>& pieces) {
+        // Each begins with another one, so that they do not all read one.
+        for (size_t step = 0; step < members_.size(); ++step) {
+          const size_t member = (here_ + step) % members_.size();
+          std::memcpy(
+              static_cast<std::byte*>(to) + member * piece_bytes + begin,
+              pieces[member],
+              bytes);
+        }
+      });
 }
 
 void SharedGroup::barrier() { meet(); }

@@ -38,13 +38,14 @@ class SharedGroup {
     int64_t pid = 0;
   };
 
-  // What the segment must hold, zeroed, for so many ranks.
-  static size_t segment_bytes(size_t ranks);
+  // The shared memory that so many ranks need, zeroed.
+  static size_t memory_bytes(size_t ranks);
 
-  // `members` in order; this process is `members[here]`. `is_gone` tells
-  // whether the process of a rank has ended. `arenas` must outlive it.
+  // `memory` is a multiple of 64. `members` in order; this process is
+  // `members[here]`. `is_gone` tells whether the process of a rank has ended.
+  // `memory` and `arenas` must outlive it.
   SharedGroup(
-      SharedSegment segment,
+      std::byte* memory,
       std::vector<Member> members,
       size_t here,
       const SharedArenas& arenas,
@@ -55,7 +56,16 @@ class SharedGroup {
   void all_reduce(void* data, int64_t count, c10::ScalarType type);
   void broadcast(void* data, size_t bytes, size_t root);
   void all_gather(void* whole, const void* piece, size_t piece_bytes);
+  void reduce_scatter(
+      void* piece,
+      const void* whole,
+      int64_t piece_count,
+      c10::ScalarType type);
+  void all_to_all(void* to, const void* from, size_t piece_bytes);
   void barrier();
+
+  // What this rank has read of the others' memory so far.
+  int64_t taken_bytes() const { return taken_bytes_; }
 
   // These for any thread.
   // Makes the collective under way and all later ones throw.
@@ -80,13 +90,23 @@ class SharedGroup {
   std::vector<std::byte*> exchange(const void* data, size_t bytes);
   Range slice(size_t member, size_t count, size_t item_bytes) const;
 
+  // Lets every rank read, of `whole` of all, the pieces that are for it: piece
+  // by piece in the arenas, else chunk by chunk. `take(begin, bytes, from)`
+  // gets these bytes of the piece of every member.
+  using Take = std::function<void(
+      size_t begin, size_t bytes, const std::vector<std::byte*>& from)>;
+  void for_each_piece(const void* whole, size_t piece_bytes, const Take& take);
+  void count_taken(size_t bytes) {
+    taken_bytes_ += static_cast<int64_t>(bytes);
+  }
+
   void all_reduce_in_place(
       const std::vector<std::byte*>& tensors,
       size_t count,
       c10::ScalarType type);
   void all_reduce_chunk(std::byte* data, size_t count, c10::ScalarType type);
 
-  SharedSegment segment_;
+  std::byte* const memory_;
   const std::vector<Member> members_;
   const size_t here_;
   const SharedArenas& arenas_;
@@ -95,6 +115,7 @@ class SharedGroup {
   std::span<Slot> slots_;
   uint64_t phase_ = 0;
   size_t buffer_ = 0;
+  int64_t taken_bytes_ = 0;
   std::atomic<bool> is_abandoned_ = false;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks of a run, by c10d's TCPStore.
 #include "base/error.h"
+#include "execute/c10d_backends.h"
+#include "execute/c10d_communicator.h"
 #include "execute/communicator.h"
-#include "execute/gloo.h"
 #include "execute/process.h"
 #include "execute/shared_arenas.h"
 #include "execute/shared_communicator.h"
-#include "execute/shared_group.h"
 #include "execute/watch.h"
 
 #include <c10/util/Logging.h>
@@ -139,7 +139,7 @@ class StoreWorld : public World {
         watch_(open_store(rendezvous, false), rendezvous, processes_) {}
 
   std::unique_ptr<Communicator> group(
-      const std::vector<int64_t>& ranks) override {
+      const std::vector<int64_t>& ranks, c10::DeviceType device) override {
     WEFT_CHECK(
         std::find(ranks.begin(), ranks.end(), rendezvous_.rank) != ranks.end(),
         "a group without this rank");
@@ -150,14 +150,20 @@ class StoreWorld : public World {
     }
     name += cat("/", groups_[name]++);
     const Store store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-    if (std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) {
+    const bool is_one_machine =
+        std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) {
           return process(rank).machine == process(rendezvous_.rank).machine;
-        })) {
+        });
+    if (is_one_machine && shared_memory_holds(device)) {
       if (auto shared = shared_group(store, ranks)) {
         return shared;
       }
     }
-    return make_gloo_communicator(store, ranks, rendezvous_, watch_);
+    return make_c10d_communicator(
+        make_backend(device, store, ranks, rendezvous_, watch_),
+        ranks,
+        rendezvous_.rank,
+        watch_);
   }
 
   std::vector<std::string> gather(const std::string& text) override {
@@ -224,7 +230,7 @@ class StoreWorld : public World {
   std::unique_ptr<Communicator> shared_group(
       const Store& store, const std::vector<int64_t>& ranks) {
     SharedSegment segment;
-    const size_t bytes = SharedGroup::segment_bytes(ranks.size());
+    const size_t bytes = shared_communicator_bytes(ranks.size());
     bool is_mapped = !wants_gloo_;
     try {
       if (ranks.front() == rendezvous_.rank) {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rank has a clock for its calls and a queue of collectives. A rank runs
-// until it waits for a collective that another member has not started; a
-// collective happens when it is first in the queue of all its members.
+// Every rank has a clock for its calls. A transfer happens when all its members
+// have started it and the wires of each are free: a collective takes both
+// directions, a send one of either side, a copy the way to the host. Of those
+// that can, the one goes first that can begin first. A rank runs until it waits
+// for a transfer that another member has not started.
 #include "simulate/simulate.h"
 
 #include "base/error.h"
 #include "profile/signatures.h"
 #include "program/live_bytes.h"
+#include "program/transfer.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <utility>
 
@@ -24,17 +26,46 @@ double call_seconds(const NodeCosts& costs, DType dtype, const Device& device) {
   return std::max({compute, memory, device.call_seconds});
 }
 
-double all_reduce_seconds(int64_t ranks, int64_t bytes, const Link& link) {
-  const auto n = static_cast<double>(ranks);
-  return 2 * (n - 1) * link.latency_seconds +
-         2 * (n - 1) / n * static_cast<double>(bytes) / link.bytes_per_second;
+double transfer_seconds(
+    TransferKind kind, int64_t ranks, int64_t taken_bytes, const Link& link) {
+  int64_t messages = 0;
+  switch (kind) {
+    case TransferKind::AllReduce:
+      messages = 2 * (ranks - 1);
+      break;
+    case TransferKind::AllGather:
+    case TransferKind::ReduceScatter:
+    case TransferKind::AllToAll:
+      messages = ranks - 1;
+      break;
+    case TransferKind::Send:
+    case TransferKind::Receive:
+      messages = 1;
+      break;
+    case TransferKind::Copy:
+      WEFT_CHECK(false, "a copy takes no link");
+  }
+  return static_cast<double>(messages) * link.latency_seconds +
+         static_cast<double>(taken_bytes) / link.bytes_per_second;
+}
+
+double copy_seconds(int64_t bytes, const Device& device) {
+  return 2 * static_cast<double>(bytes) / device.memory_bytes_per_second;
 }
 
 namespace {
 
-// One collective of one group of ranks.
-struct Meeting {
+// Between which ranks transfers keep their order: a group, {from, to}, or one
+// rank and its host.
+struct Lane {
+  bool is_group = false;
   std::vector<int64_t> ranks;
+  auto operator<=>(const Lane&) const = default;
+};
+
+// One transfer.
+struct Meeting {
+  Lane lane;
   double cost_seconds = 0;
   size_t arrived = 0;
   // When the last member started it, and each member's event.
@@ -55,12 +86,14 @@ struct RankState {
   const BlockCosts* costs = nullptr;
   size_t next = 0;
   double now_seconds = 0;
-  double link_free_seconds = 0;
-  std::deque<Meeting*> queue;
+  // When its wires are free again.
+  double out_free_seconds = 0;
+  double in_free_seconds = 0;
+  double host_free_seconds = 0;
   // By the value that it makes.
   std::map<ValueId, Meeting*> meetings;
-  // How many collectives it has started in each group.
-  std::map<std::vector<int64_t>, size_t> started;
+  // How many transfers it has started in each lane.
+  std::map<Lane, size_t> started;
   std::vector<Event> events;
 };
 
@@ -105,7 +138,7 @@ class Simulation {
           state.next,
           " (",
           label(*state.block, state.block->instructions[state.next]),
-          "): ranks start their collectives in different orders");
+          "): another rank never starts its part");
       timeline.events.insert(
           timeline.events.end(), state.events.begin(), state.events.end());
     }
@@ -154,56 +187,107 @@ class Simulation {
     return true;
   }
 
-  void begin(int64_t rank, RankState& state, const Start& start) {
-    std::vector<int64_t> group = group_of(program_.mesh, start.axes, rank);
-    const size_t number = state.started[group]++;
-    Meeting& meeting = meetings_[{group, number}];
-    if (meeting.ranks.empty()) {
-      meeting.ranks = group;
-      meeting.events.resize(group.size());
-      const auto count = static_cast<int64_t>(group.size());
-      meeting.cost_seconds = count == 1
-                                 ? 0
-                                 : all_reduce_seconds(
-                                       count,
-                                       transfer_bytes(*state.block, start),
-                                       link_between(cluster_, group));
+  Lane lane_of(int64_t rank, const Start& start) const {
+    if (is_collective(start.kind)) {
+      return {true, group_of(program_.mesh, start.axes, rank)};
     }
-    const auto member = std::find(group.begin(), group.end(), rank);
-    meeting.events[static_cast<size_t>(member - group.begin())] =
+    switch (start.kind) {
+      case TransferKind::Send:
+        return {false, {rank, start.peer}};
+      case TransferKind::Receive:
+        return {false, {start.peer, rank}};
+      default:
+        return {false, {rank}};
+    }
+  }
+
+  double cost_seconds(
+      const Block& block, const Start& start, const Lane& lane) const {
+    const int64_t bytes = transfer_bytes(block, start);
+    if (start.kind == TransferKind::Copy) {
+      return copy_seconds(bytes, cluster_.device);
+    }
+    if (lane.ranks.size() == 1) {
+      return 0;
+    }
+    return transfer_seconds(
+        start.kind,
+        static_cast<int64_t>(lane.ranks.size()),
+        is_collective(start.kind) ? wire_bytes(program_.mesh, block, start)
+                                  : bytes,
+        link_between(cluster_, lane.ranks));
+  }
+
+  void begin(int64_t rank, RankState& state, const Start& start) {
+    const Lane lane = lane_of(rank, start);
+    const size_t number = state.started[lane]++;
+    Meeting& meeting = meetings_[{lane, number}];
+    if (meeting.lane.ranks.empty()) {
+      meeting.lane = lane;
+      meeting.events.resize(lane.ranks.size());
+      meeting.cost_seconds = cost_seconds(*state.block, start, lane);
+    }
+    const auto member = std::find(lane.ranks.begin(), lane.ranks.end(), rank);
+    meeting.events[static_cast<size_t>(member - lane.ranks.begin())] =
         state.events.size();
     meeting.arrived += 1;
     meeting.ready_seconds = std::max(meeting.ready_seconds, state.now_seconds);
-    state.queue.push_back(&meeting);
+    if (meeting.arrived == lane.ranks.size()) {
+      ready_.push_back(&meeting);
+    }
     for (const ValueId result : start.results) {
       state.meetings[result] = &meeting;
     }
   }
 
-  // Lets every collective happen whose members are all ready for it.
+  // What the transfer occupies.
+  std::vector<double*> wires(const Meeting& meeting) {
+    std::vector<double*> out;
+    const std::vector<int64_t>& ranks = meeting.lane.ranks;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      RankState& state = ranks_[static_cast<size_t>(ranks[i])];
+      if (ranks.size() == 1) {
+        out.push_back(&state.host_free_seconds);
+        continue;
+      }
+      if (meeting.lane.is_group || i == 0) {
+        out.push_back(&state.out_free_seconds);
+      }
+      if (meeting.lane.is_group || i == 1) {
+        out.push_back(&state.in_free_seconds);
+      }
+    }
+    return out;
+  }
+
+  double start_seconds(const Meeting& meeting) {
+    double start = meeting.ready_seconds;
+    for (const double* free : wires(meeting)) {
+      start = std::max(start, *free);
+    }
+    return start;
+  }
+
+  // Lets every transfer happen whose members have all started it. Those of one
+  // lane are ready in their order, and stay in it.
   bool meet() {
-    bool moved = false;
-    for (auto& [key, meeting] : meetings_) {
-      if (meeting.done || meeting.arrived < meeting.ranks.size()) {
-        continue;
+    const bool moved = !ready_.empty();
+    while (!ready_.empty()) {
+      auto first = ready_.begin();
+      for (auto other = ready_.begin(); other != ready_.end(); ++other) {
+        if (start_seconds(**other) < start_seconds(**first)) {
+          first = other;
+        }
       }
-      double start = meeting.ready_seconds;
-      bool first = true;
-      for (const int64_t rank : meeting.ranks) {
-        const RankState& state = ranks_[static_cast<size_t>(rank)];
-        first = first && state.queue.front() == &meeting;
-        start = std::max(start, state.link_free_seconds);
-      }
-      if (!first) {
-        continue;
-      }
+      Meeting& meeting = **first;
+      ready_.erase(first);
       meeting.done = true;
-      meeting.end_seconds = start + meeting.cost_seconds;
-      moved = true;
-      for (size_t i = 0; i < meeting.ranks.size(); ++i) {
-        RankState& state = ranks_[static_cast<size_t>(meeting.ranks[i])];
-        state.queue.pop_front();
-        state.link_free_seconds = meeting.end_seconds;
+      meeting.end_seconds = start_seconds(meeting) + meeting.cost_seconds;
+      for (double* free : wires(meeting)) {
+        *free = meeting.end_seconds;
+      }
+      for (size_t i = 0; i < meeting.lane.ranks.size(); ++i) {
+        RankState& state = ranks_[static_cast<size_t>(meeting.lane.ranks[i])];
         state.events[meeting.events[i]].end_seconds = meeting.end_seconds;
       }
     }
@@ -214,8 +298,11 @@ class Simulation {
   const Cluster& cluster_;
   std::map<const Block*, BlockCosts> costs_;
   std::vector<RankState> ranks_;
-  // By group and number within it.
-  std::map<std::pair<std::vector<int64_t>, size_t>, Meeting> meetings_;
+  // By lane and number within it.
+  std::map<std::pair<Lane, size_t>, Meeting> meetings_;
+  // Those that all members have started and that have not happened, in the
+  // order in which they came to be so.
+  std::vector<Meeting*> ready_;
 };
 
 }  // namespace

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/c10d_communicator.h"
+
+#include "base/error.h"
+#include "execute/shared_sum.h"
+#include "program/transfer.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <future>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Work = c10::intrusive_ptr<c10d::Work>;
+
+std::vector<int64_t> others(const std::vector<int64_t>& ranks, int64_t rank) {
+  std::vector<int64_t> out = ranks;
+  std::erase(out, rank);
+  return out;
+}
+
+// The time at which the work ends, or why it does not.
+std::future<Clock::time_point> end_of(const Work& work, bool tells) {
+  auto promise = std::make_shared<std::promise<Clock::time_point>>();
+  std::future<Clock::time_point> end = promise->get_future();
+  if (tells) {
+    work->getFuture()->addCallback([promise](c10::ivalue::Future& future) {
+      if (future.hasError()) {
+        promise->set_exception(future.exception_ptr());
+      } else {
+        promise->set_value(Clock::now());
+      }
+    });
+    return end;
+  }
+  // A wait cannot be given up: the thread is left behind when a rank is gone.
+  std::thread([promise, work] {
+    try {
+      work->wait();
+      promise->set_value(Clock::now());
+    } catch (...) {
+      promise->set_exception(std::current_exception());
+    }
+  }).detach();
+  return end;
+}
+
+class C10dPending : public Pending {
+ public:
+  // `tensors` are kept alive until the work is done, and `after` it comes what
+  // is left to do here.
+  C10dPending(
+      Work work,
+      bool tells,
+      std::vector<at::Tensor> tensors,
+      std::function<void()> after,
+      std::vector<int64_t> missing,
+      Watch& watch)
+      : work_(std::move(work)),
+        tells_(tells),
+        tensors_(std::move(tensors)),
+        after_(std::move(after)),
+        missing_(std::move(missing)),
+        watch_(watch),
+        end_(end_of(work_, tells)) {}
+
+  Clock::time_point wait() override {
+    watch_.wait(
+        [this](std::chrono::milliseconds limit) {
+          return end_.wait_for(limit) == std::future_status::ready;
+        },
+        [this] { return missing_; });
+    try {
+      const Clock::time_point end = end_.get();
+      if (tells_) {
+        // Lets what the caller does next see the result, on any device.
+        work_->wait();
+      }
+      if (!after_) {
+        return end;
+      }
+    } catch (const c10::Error& error) {
+      watch_.fail(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      watch_.fail(error.what());
+    }
+    after_();
+    return Clock::now();
+  }
+
+ private:
+  Work work_;
+  const bool tells_;
+  std::vector<at::Tensor> tensors_;
+  const std::function<void()> after_;
+  const std::vector<int64_t> missing_;
+  Watch& watch_;
+  std::future<Clock::time_point> end_;
+};
+
+// Nothing to move.
+class NothingPending : public Pending {
+ public:
+  Clock::time_point wait() override { return Clock::now(); }
+};
+
+class C10dCommunicator : public Communicator {
+ public:
+  C10dCommunicator(
+      C10dBackend backend,
+      std::vector<int64_t> ranks,
+      int64_t rank,
+      Watch& watch)
+      : backend_(std::move(backend)),
+        ranks_(std::move(ranks)),
+        missing_(others(ranks_, rank)),
+        watch_(watch) {}
+
+  ~C10dCommunicator() override {
+    if (watch_.has_failed()) {
+      // Its end would wait for what never comes.
+      static_cast<void>(backend_.backend.release());
+    }
+  }
+  C10dCommunicator(const C10dCommunicator&) = delete;
+  C10dCommunicator& operator=(const C10dCommunicator&) = delete;
+
+  std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
+    std::vector<at::Tensor> tensors = {flat(tensor)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::SUM;
+    count(TransferKind::AllReduce, tensor, tensor);
+    return pending(group().allreduce(tensors, options), tensors);
+  }
+
+  std::unique_ptr<Pending> broadcast(
+      const at::Tensor& tensor, int64_t root) override {
+    const auto found = std::find(ranks_.begin(), ranks_.end(), root);
+    WEFT_CHECK(found != ranks_.end(), "rank ", root, " is not in the group");
+    std::vector<at::Tensor> tensors = {flat(tensor)};
+    c10d::BroadcastOptions options;
+    options.rootRank = found - ranks_.begin();
+    return pending(group().broadcast(tensors, options), tensors);
+  }
+
+  std::unique_ptr<Pending> all_gather(
+      const at::Tensor& whole, const at::Tensor& piece) override {
+    at::Tensor to = bytes_of(whole);
+    at::Tensor from = bytes_of(piece);
+    check_pieces(to, from);
+    count(TransferKind::AllGather, piece, whole);
+    return pending(
+        group()._allgather_base(to, from, c10d::AllgatherOptions()),
+        {to, from});
+  }
+
+  std::unique_ptr<Pending> reduce_scatter(
+      const at::Tensor& piece, const at::Tensor& whole) override {
+    at::Tensor to = flat(piece);
+    at::Tensor from = flat(whole);
+    check_pieces(from, to);
+    count(TransferKind::ReduceScatter, whole, piece);
+    if (backend_.scatters_sums) {
+      c10d::ReduceScatterOptions options;
+      options.reduceOp = c10d::ReduceOp::SUM;
+      return pending(
+          group()._reduce_scatter_base(to, from, options), {to, from});
+    }
+    at::Tensor terms = at::empty_like(from);
+    return exchange(terms, from, [terms, to, ranks = ranks_.size()] {
+      std::vector<std::byte*> pieces;
+      for (size_t member = 0; member < ranks; ++member) {
+        pieces.push_back(
+            static_cast<std::byte*>(terms.data_ptr()) + member * to.nbytes());
+      }
+      add_up(
+          pieces,
+          static_cast<std::byte*>(to.data_ptr()),
+          static_cast<size_t>(to.numel()),
+          to.scalar_type());
+    });
+  }
+
+  std::unique_ptr<Pending> all_to_all(
+      const at::Tensor& to, const at::Tensor& from) override {
+    WEFT_CHECK(
+        to.nbytes() == from.nbytes() && to.nbytes() % ranks_.size() == 0,
+        "all_to_all into a tensor of another size");
+    count(TransferKind::AllToAll, from, to);
+    return exchange(flat(to), flat(from), nullptr);
+  }
+
+  std::unique_ptr<Pending> send(const at::Tensor& tensor) override {
+    if (tensor.numel() == 0) {
+      return std::make_unique<NothingPending>();
+    }
+    std::vector<at::Tensor> tensors = {bytes_of(tensor)};
+    return pending(
+        group().send(tensors, peer(), 0), tensors, backend_.tells_of_sends);
+  }
+
+  std::unique_ptr<Pending> receive(const at::Tensor& tensor) override {
+    if (tensor.numel() == 0) {
+      return std::make_unique<NothingPending>();
+    }
+    std::vector<at::Tensor> tensors = {bytes_of(tensor)};
+    taken_bytes_[static_cast<size_t>(TransferKind::Receive)] +=
+        static_cast<int64_t>(tensor.nbytes());
+    return pending(
+        group().recv(tensors, peer(), 0), tensors, backend_.tells_of_sends);
+  }
+
+  std::unique_ptr<Pending> barrier() override {
+    return pending(group().barrier(c10d::BarrierOptions()), {});
+  }
+
+  int64_t taken_bytes(TransferKind kind) const override {
+    return taken_bytes_[static_cast<size_t>(kind)];
+  }
+
+ private:
+  c10d::Backend& group() { return *backend_.backend; }
+
+  // In the order of memory, whatever the strides: all ranks have the same.
+  static at::Tensor flat(const at::Tensor& tensor) {
+    WEFT_CHECK(
+        tensor.is_non_overlapping_and_dense(),
+        "a collective of a tensor with gaps");
+    return tensor.as_strided({tensor.numel()}, {1});
+  }
+
+  // What only moves may have any type, also one that the backend does not know.
+  static at::Tensor bytes_of(const at::Tensor& tensor) {
+    return flat(tensor).view(at::kByte);
+  }
+
+  void check_pieces(const at::Tensor& whole, const at::Tensor& piece) const {
+    WEFT_CHECK(
+        whole.nbytes() == piece.nbytes() * ranks_.size() &&
+            whole.scalar_type() == piece.scalar_type(),
+        "a whole that is not as large as all pieces");
+  }
+
+  int peer() const {
+    WEFT_CHECK(ranks_.size() == 2, "a send in a group that is not of two");
+    return ranks_.front() == missing_.front() ? 0 : 1;
+  }
+
+  void count(
+      TransferKind kind, const at::Tensor& operand, const at::Tensor& result) {
+    taken_bytes_[static_cast<size_t>(kind)] += collective_bytes(
+        kind,
+        static_cast<int64_t>(ranks_.size()),
+        static_cast<int64_t>(operand.nbytes()),
+        static_cast<int64_t>(result.nbytes()));
+  }
+
+  std::unique_ptr<Pending> exchange(
+      const at::Tensor& to_flat,
+      const at::Tensor& from_flat,
+      std::function<void()> after) {
+    if (from_flat.numel() == 0) {
+      return std::make_unique<NothingPending>();
+    }
+    at::Tensor to = bytes_of(to_flat);
+    at::Tensor from = bytes_of(from_flat);
+    std::vector<int64_t> equal;
+    return pending(
+        group().alltoall_base(to, from, equal, equal, c10d::AllToAllOptions()),
+        {to, from},
+        true,
+        std::move(after));
+  }
+
+  std::unique_ptr<Pending> pending(
+      Work work,
+      std::vector<at::Tensor> tensors,
+      bool tells = true,
+      std::function<void()> after = nullptr) {
+    return std::make_unique<C10dPending>(
+        std::move(work),
+        tells,
+        std::move(tensors),
+        std::move(after),
+        missing_,
+        watch_);
+  }
+
+  C10dBackend backend_;
+  const std::vector<int64_t> ranks_;
+  const std::vector<int64_t> missing_;
+  Watch& watch_;
+  std::array<int64_t, std::size(kTransferKinds)> taken_bytes_ = {};
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_c10d_communicator(
+    C10dBackend backend,
+    const std::vector<int64_t>& ranks,
+    int64_t rank,
+    Watch& watch) {
+  return std::make_unique<C10dCommunicator>(
+      std::move(backend), ranks, rank, watch);
+}
+
+}  // namespace weft
