@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing by index. The dim that is looked up splits into masked
-// partial sums where elements are read or added; where they are overwritten it
-// stays whole. scatter.cpp has the ops whose index is as large as the result.
+// Reading and writing by index. Where the dim that is looked up is split, what
+// is read are masked partial sums, and what is written elsewhere goes nowhere
+// (lookup.h). scatter.cpp has the ops whose index is as large as the result.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -59,15 +59,15 @@ int64_t index_select_scratch(const Function& function, const Node& node) {
   return rows ? 0 : copy_bytes(self);
 }
 
-// (self, dim, index, source): what is not added overwrites.
-RuleFunction index_write_rule(bool adds, bool has_source) {
+// (self, dim, index, source)
+RuleFunction index_write_rule(bool has_source) {
   return [=](const Function& function, const Node& node) {
     const size_t ndim = type_arg(function, node, 0).sizes.size();
     if (ndim == 0) {
       return whole_rule(function, node);
     }
     const int64_t dim = wrap_dim(int_arg(node, 1, 0), ndim);
-    const std::string self = term(with_word(ndim, dim, adds ? "v?" : "v!"));
+    const std::string self = term(with_word(ndim, dim, "v?"));
     const bool scalar = type_arg(function, node, 2).sizes.empty();
     const std::string source =
         has_source ? term(with_word(ndim, dim, scalar ? "1" : "j!")) : "_";
@@ -159,7 +159,7 @@ IndexTerms index_terms(
   return t;
 }
 
-// A single index can be masked; several would have to agree.
+// The rows of a single index can be split; several would have to agree.
 Rule index_rule(const Function& function, const Node& node) {
   const IndexList list = read_indices(function, node);
   if (list.has_mask) {
@@ -180,13 +180,8 @@ Rule index_put_rule(const Function& function, const Node& node) {
   }
   const TensorType& self = type_arg(function, node, 0);
   const TensorType& values = type_arg(function, node, 2);
-  const size_t read_dims =
-      self.sizes.size() - list.dims.size() + list.broadcast_dims;
-  // Values that are not added, or that stand for several elements, cannot be
-  // masked by the index.
-  const bool adds = bool_arg(node, 3, false) && list.dims.size() == 1 &&
-                    values.sizes.size() == read_dims && !indices_lead(list);
-  const IndexTerms t = index_terms(self, list, adds ? "?" : "!", "!");
+  const IndexTerms t =
+      index_terms(self, list, list.dims.size() == 1 ? "?" : "!", "!");
   std::vector<std::string> operands = {term(t.self)};
   operands.insert(operands.end(), t.indices.begin(), t.indices.end());
   const auto from =
@@ -220,7 +215,7 @@ void add_index_ops(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.index_add",
-      .rule_of = index_write_rule(true, true),
+      .rule_of = index_write_rule(true),
       .linear = Linear::All,
       .lookup_operand = 1,
       .backward = "aten.index_select",
@@ -230,8 +225,9 @@ void add_index_ops(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.index_copy",
-      .rule_of = index_write_rule(false, true),
+      .rule_of = index_write_rule(true),
       .linear = Linear::All,
+      .lookup_operand = 1,
       .backward = "aten.index_select",
       .examples = {"(f32[8, 4], 0, i64[1], f32[1, 4])"},
   });
@@ -241,7 +237,8 @@ void add_index_ops(OpTable& ops) {
             "aten.index_fill.int_Tensor", "(f32[8, 4], 1, i64[4], f32[])"}}) {
     ops.push_back({
         .name = name,
-        .rule_of = index_write_rule(false, false),
+        .rule_of = index_write_rule(false),
+        .lookup_operand = 1,
         .examples = {example},
     });
   }
@@ -273,6 +270,7 @@ void add_index_ops(OpTable& ops) {
              "(f32[4, 8, 4], [none, i64[4, 4]], f32[4, 4, 4, 4], true)",
              "(f32[8, 4], [i64[12]], f32[], true)",
              "(f32[8, 4], [i64[1]], f32[1, 4])",
+             "(f32[4, 8, 4], [none, i64[1, 4]], f32[4, 1, 4, 4])",
              "(f32[4, 8, 4], [i64[4], none, i64[4]], f32[4, 8], true)"},
     });
   }

@@ -4,15 +4,18 @@
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
+#include "ops/sections.h"
 #include "ops/words.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace weft {
 namespace {
 
-// Tensors laid one after another along a dim, which stays whole.
+// Tensors laid one after another along a dim, which can be split inside the
+// sections of equal size that they have.
 Rule cat_rule(const Function& function, const Node& node) {
   std::vector<ValueId> ids = operands(node);
   size_t ndim = 0;
@@ -20,19 +23,25 @@ Rule cat_rule(const Function& function, const Node& node) {
     ndim = std::max(ndim, function[id].type.sizes.size());
   }
   auto dim = static_cast<size_t>(wrap_dim(int_arg(node, 1, 0), ndim));
-  Words terms;
-  int64_t total = 0;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const Dims& sizes = function[ids[i]].type.sizes;
-    Words words = dim_words(ndim);
-    words[dim] = cat("part", i, "!");
-    // Empty tensors of one dim are passed over, whatever the others are.
-    bool skipped = sizes == Dims{0} && ndim != 1;
-    terms.push_back(skipped ? "_" : term(words));
-    total += skipped ? 0 : sizes[dim];
+  // Empty tensors of one dim are passed over, whatever the others are.
+  auto is_skipped = [&](ValueId id) {
+    return function[id].type.sizes == Dims{0} && ndim != 1;
+  };
+  Dims sizes;
+  for (ValueId id : ids) {
+    sizes.push_back(is_skipped(id) ? 0 : function[id].type.sizes[dim]);
   }
+  int64_t section = section_size(sizes);
   Words result = dim_words(ndim);
-  result[dim] = cat("all=", total, "!");
+  std::string inside = result[dim];
+  Words terms;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Words words = dim_words(ndim);
+    words[dim] = section_word(cat("part", i), sizes[i], section, inside);
+    terms.push_back(is_skipped(ids[i]) ? "_" : term(words));
+  }
+  int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  result[dim] = section_word("all", total, section, inside);
   return rule_from_text(
       cat(join(terms, ", "), " -> ", term(result)), function, node);
 }
@@ -169,6 +178,7 @@ void add_join_ops(OpTable& ops) {
       .examples =
           {"([f32[8, 4], f32[8, 12]], 1)",
            "([f32[4, 8], f32[2, 8], f32[4, 8]])",
+           "([f32[4, 8], f32[4, 4]], 1)",
            "([f32[0], f32[8, 4]], -1)",
            "([f32[8, 4]{1, 8}, f32[8, 4]{1, 8}], 1)"},
   });

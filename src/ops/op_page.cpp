@@ -23,9 +23,9 @@ split, with its size where it first stands.
 |---|---|
 | on both sides | every rank computes its piece |
 | missing in a result | a split gives partial sums there (or `:mean`, `:max`, `:min`, `:product`) |
-| `f!` | stays whole |
+| `f!` | stays whole, unless the op is *expanded* into others |
 | `f~` | a piece needs its neighbours' borders |
-| `f?` | looked up by an index: a split gives masked partial sums |
+| `f?` | looked up by an index: a split gives masked partial sums, or each piece its own rows |
 | `(a b)` | one dim made of two factors |
 | `_` | takes no part |
 
@@ -86,6 +86,8 @@ std::string row(const OpDef& def) {
       " | ",
       word(def.linear),
       " | ",
+      def.expand != nullptr ? "yes" : "",
+      " | ",
       code(def.backward),
       " |\n");
 }
@@ -98,8 +100,8 @@ std::string print_op_page() {
     OpTable ops;
     family.add(ops);
     out += cat("\n## ", family.name, "\n\n");
-    out += "| operator | rule | example | linear | backward |\n";
-    out += "|---|---|---|---|---|\n";
+    out += "| operator | rule | example | linear | expanded | backward |\n";
+    out += "|---|---|---|---|---|---|\n";
     for (const OpDef& def : ops) {
       out += row(def);
     }

@@ -57,15 +57,14 @@ Rule gather_rule(const Function& function, const Node& node) {
 }
 
 // Sources larger than the index use their first elements only.
-RuleFunction scatter_rule(bool adds, bool has_source) {
+RuleFunction scatter_rule(bool has_source) {
   return [=](const Function& function, const Node& node) {
     if (is_scalar(function, node) ||
         (has_source && type_arg(function, node, 3).sizes !=
                            type_arg(function, node, 2).sizes)) {
       return whole_rule(function, node);
     }
-    const ScatterTerms t =
-        scatter_terms(function, node, adds ? "v?" : "v!", "j!");
+    const ScatterTerms t = scatter_terms(function, node, "v?", "j!");
     std::vector<std::string> operands = {t.self, t.index};
     if (has_source) {
       operands.push_back(t.index);
@@ -163,7 +162,7 @@ void add_scatter_ops(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.scatter_add",
-      .rule_of = scatter_rule(true, true),
+      .rule_of = scatter_rule(true),
       .linear = Linear::All,
       .lookup_operand = 1,
       .backward = "aten.gather",
@@ -173,22 +172,26 @@ void add_scatter_ops(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.scatter.src",
-      .rule_of = scatter_rule(false, true),
+      .rule_of = scatter_rule(true),
       .linear = Linear::All,
+      .lookup_operand = 1,
       .backward = "aten.gather",
       .examples = {"(f32[8, 4], 1, i64[8, 1], f32[8, 1])"},
   });
   ops.push_back({
       .name = "aten.scatter.value",
-      .rule_of = scatter_rule(false, false),
+      .rule_of = scatter_rule(false),
+      .lookup_operand = 1,
       .examples = {"(f32[8, 4], 1, i64[8, 4], 0.5)"},
   });
   ops.push_back({
       .name = "aten.scatter_reduce.two",
-      .rule_of = scatter_rule(false, true),
+      .rule_of = scatter_rule(true),
       .scratch_bytes = scatter_reduce_scratch,
+      .lookup_operand = 1,
       .examples =
           {"(f32[8, 4], 1, i64[8, 8], f32[8, 8], \"amax\")",
+           "(f32[8, 4], 0, i64[4, 4], f32[4, 4], \"prod\")",
            "(f32[8, 4], 1, i64[8, 8], f32[8, 8], \"mean\")"},
   });
   // The mask says how many elements of the source come before one.

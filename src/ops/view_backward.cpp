@@ -3,6 +3,7 @@
 // part written into a copy of the whole (slice_scatter).
 #include "ops/call.h"
 #include "ops/families.h"
+#include "ops/sections.h"
 #include "ops/words.h"
 
 #include <utility>
@@ -24,13 +25,10 @@ struct Terms {
 Terms slice_terms(const Node& node, const Dims& sizes, size_t dim_at) {
   Terms terms = {dim_words(sizes.size()), dim_words(sizes.size())};
   size_t dim = wrapped(node, dim_at, 0, sizes.size());
-  bool all = int_arg(node, dim_at + 1, 0) == 0 &&
-             int_arg(node, dim_at + 2, sizes[dim]) >= sizes[dim] &&
-             int_arg(node, dim_at + 3, 1) == 1;
-  if (!all) {
-    terms.part[dim] = "part!";
-    terms.whole[dim] = "whole!";
-  }
+  SliceWords words = slice_words(
+      read_slice(node, dim_at + 1, sizes[dim]), sizes[dim], terms.whole[dim]);
+  terms.part[dim] = words.part;
+  terms.whole[dim] = words.whole;
   return terms;
 }
 
@@ -70,6 +68,27 @@ Terms unfold_terms(const Node& node, const Dims& sizes, size_t dim_at) {
   return terms;
 }
 
+// The sizes of the whole are `sizes`, which may be local by now: the factor
+// inside the sections tells what they were.
+LocalizeFunction localize_slice_of(size_t dim_at, bool stated) {
+  return [=](const Function& function,
+             Node& node,
+             const std::vector<Piece>& pieces) {
+    const Dims& sizes = stated ? result_type(function, node).sizes
+                               : type_arg(function, node, 0).sizes;
+    size_t dim = wrapped(node, dim_at, 0, sizes.size());
+    Node whole = node;
+    if (stated) {
+      set_arg(whole, 1, to_arg(sizes));
+    }
+    int factor = find_factor(rule_of(function, whole), cat("d", dim));
+    if (factor >= 0) {
+      const Piece& inside = pieces[static_cast<size_t>(factor)];
+      localize_slice(node, dim_at + 1, sizes[dim], inside);
+    }
+  };
+}
+
 using TermsFunction = Terms (*)(const Node&, const Dims&, size_t);
 
 // (grad, sizes, ...): the sizes of the whole are argument 1.
@@ -85,7 +104,8 @@ OpDef backward(
             Terms terms = terms_of(node, sizes, 2);
             // Whole dims that the part lacks have only the stated size.
             for (size_t i = 0; i < sizes.size(); ++i) {
-              if (terms.whole[i].back() == '!') {
+              if (terms.whole[i].back() == '!' &&
+                  terms.whole[i].find('=') == std::string::npos) {
                 terms.whole[i] += cat("=", sizes[i]);
               }
             }
@@ -129,7 +149,10 @@ void add_view_backward_ops(OpTable& ops) {
       "aten.slice_backward",
       slice_terms,
       {"(f32[4, 4], [8, 4], 0, 2, 6, 1)",
-       "(f32[8, 4], [8, 4], 0, 0, 9223372036854775807, 1)"}));
+       "(f32[8, 4], [8, 4], 0, 0, 9223372036854775807, 1)",
+       "(f32[4, 8], [4, 12], 1, 4, 12, 1)",
+       "(f32[4, 4], [4, 8], 1, 1, 8, 2)"}));
+  ops.back().localize = localize_slice_of(2, true);
   ops.push_back(backward(
       "aten.select_backward",
       select_terms,
@@ -150,7 +173,10 @@ void add_view_backward_ops(OpTable& ops) {
   ops.push_back(scatter(
       "aten.slice_scatter",
       slice_terms,
-      {"(f32[8, 4], f32[4, 4], 0, 2, 6)", "(f32[8, 4], f32[8, 4])"}));
+      {"(f32[8, 4], f32[4, 4], 0, 2, 6)",
+       "(f32[4, 12], f32[4, 8], 1, 4, 12)",
+       "(f32[8, 4], f32[8, 4])"}));
+  ops.back().localize = localize_slice_of(2, false);
   ops.push_back(scatter(
       "aten.select_scatter",
       select_terms,
