@@ -73,6 +73,11 @@ bool needs_place(
          localize(*def, function, node, rule, second);
 }
 
+bool can_look_up(const Node& node) {
+  const OpDef* def = find_op(node.op);
+  return def != nullptr && def->lookup_operand >= 0;
+}
+
 bool is_sum(Combine combine) {
   return combine == Combine::Sum || combine == Combine::Mean;
 }
@@ -166,7 +171,7 @@ std::vector<Suggestion> suggest(
       mine = taken == size ? canonical(mine, size, mesh)
                            : split_over(axes_of(mine));
       if (!mine.empty()) {
-        out.push_back({factor, std::move(mine)});
+        out.push_back({.factor = factor, .levels = std::move(mine)});
       }
     }
   }
@@ -181,7 +186,11 @@ bool can_split(
     int factor,
     const Levels& levels) {
   const Factor& what = rule.factors[static_cast<size_t>(factor)];
-  if (what.kind != FactorKind::Free) {
+  const bool is_lookup = what.kind == FactorKind::Lookup;
+  if (what.kind != FactorKind::Free && !is_lookup) {
+    return false;
+  }
+  if (is_lookup && (levels.size() > 1 || !can_look_up(node))) {
     return false;
   }
   if (levels.size() > 1 && needs_place(function, node, rule, factor)) {

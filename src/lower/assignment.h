@@ -56,6 +56,8 @@ std::vector<Join> joins_of(
 struct Suggestion {
   int factor = 0;
   Levels levels;
+  // Else by what somebody wants of a result.
+  bool by_operand = true;
 };
 std::vector<Suggestion> suggest(
     const Mesh& mesh,

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,8 @@ struct Lowering {
   // Decisions about values that passes added, each by its name; they count
   // before the plan's.
   std::vector<Decision> reads;
+  // Nodes, by their first result, that cannot be expanded.
+  std::set<std::string> unexpanded;
   // One a value of the graph's step, as its node makes it; empty before
   // propagate_layouts.
   std::vector<Layout> layouts;

@@ -44,6 +44,7 @@ Program lower(
       .cluster = cluster,
       .graph = graph,
       .reads = {},
+      .unexpanded = {},
       .layouts = {},
       .resting = {},
       .assignments = {},

@@ -16,11 +16,13 @@
 #include "lower/assignment.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "ops/node_builder.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -33,6 +35,9 @@ constexpr double kParameterWeight = 1000;
 constexpr double kIdleWeight = 8;
 // Between plans that move as much, less work a rank is better.
 constexpr double kWorkWeight = 1e-3;
+
+// Operations an element up to which an operator is little work.
+constexpr int64_t kCheapOperations = 32;
 
 constexpr int kNothing = -1;
 constexpr int kCarried = -2;
@@ -88,15 +93,17 @@ class Propagation {
     hint_gradients();
   }
 
-  void run() {
+  // The nodes that should be expanded first, if there are any.
+  std::set<size_t> run() {
     for (int round = 0; round < kMostRounds; ++round) {
       for (size_t i = 0; i < step_.nodes.size(); ++i) {
         visit(i);
       }
-      if (!settle()) {
+      if (!expanded_.empty() || !settle()) {
         break;
       }
     }
+    return expanded_;
   }
 
  private:
@@ -202,25 +209,63 @@ class Propagation {
     return decided_[i] ? &*decided_[i] : hints_[i] ? &*hints_[i] : nullptr;
   }
 
+  // Whether an operand is split over the axis where it must be whole.
+  static bool meets_whole(
+      const std::string& axis,
+      const Rule& rule,
+      const std::vector<Suggestion>& suggestions) {
+    return std::any_of(
+        suggestions.begin(), suggestions.end(), [&](const Suggestion& one) {
+          return one.by_operand && contains(axes_of(one.levels), axis) &&
+                 rule.factors[static_cast<size_t>(one.factor)].kind ==
+                     FactorKind::Whole;
+        });
+  }
+
+  // Whether the node should become several that can be split where this one
+  // must be whole: where that is little work, else it is better split
+  // elsewhere.
+  bool should_expand(
+      const Node& node,
+      const Rule& rule,
+      const std::vector<Suggestion>& suggestions) const {
+    const OpDef* def = find_op(node.op);
+    if (def == nullptr || def->expand == nullptr ||
+        lowering_.unexpanded.contains(step_[node.results.front()].name)) {
+      return false;
+    }
+    int64_t largest = 1;
+    for (const ValueId read : operands(node)) {
+      largest = std::max(largest, element_count(step_[read].type));
+    }
+    return flops_of(step_, node) <= kCheapOperations * largest &&
+           std::any_of(
+               mesh_.axes.begin(), mesh_.axes.end(), [&](const Axis& axis) {
+                 return meets_whole(axis.name, rule, suggestions);
+               });
+  }
+
   std::vector<Choice> choices(
       const Node& node,
       const Rule& rule,
       std::vector<Suggestion>& suggestions) const {
     const auto add = [&](const std::vector<DimFactors>& dims,
                          ValueId value,
-                         const Layout& layout) {
+                         const Layout& layout,
+                         bool by_operand) {
       for (Suggestion& one :
            suggest(mesh_, rule, dims, step_[value].type, layout)) {
+        one.by_operand = by_operand;
         suggestions.push_back(std::move(one));
       }
     };
     const std::vector<ValueId> read = operands(node);
     for (size_t i = 0; i < read.size(); ++i) {
-      add(rule.operands[i], read[i], resting_[index(read[i])]);
+      add(rule.operands[i], read[i], resting_[index(read[i])], true);
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
       if (const Layout* wanted = target(node.results[i])) {
-        add(rule.results[i], node.results[i], *wanted);
+        add(rule.results[i], node.results[i], *wanted, false);
       }
     }
     std::vector<Choice> out;
@@ -240,6 +285,18 @@ class Propagation {
                 choice.options.begin(), choice.options.end(), one.factor) ==
                 choice.options.end()) {
           choice.options.push_back(one.factor);
+        }
+      }
+      if (meets_whole(axis.name, rule, suggestions)) {
+        // Whatever else the node can split.
+        for (size_t i = 0; i < rule.factors.size(); ++i) {
+          const auto factor = static_cast<int>(i);
+          if (rule.factors[i].size > 1 &&
+              can_split(mesh_, step_, node, rule, factor, {}) &&
+              std::find(choice.options.begin(), choice.options.end(), factor) ==
+                  choice.options.end()) {
+            choice.options.push_back(factor);
+          }
         }
       }
       choice.options.push_back(kNothing);
@@ -363,6 +420,9 @@ class Propagation {
     const Rule& rule = rules_[number];
     std::vector<Suggestion> suggestions;
     const std::vector<Choice> all = choices(node, rule, suggestions);
+    if (should_expand(node, rule, suggestions)) {
+      expanded_.insert(number);
+    }
     std::vector<size_t> chosen(all.size(), 0);
     Assignment best;
     best.factors.resize(rule.factors.size());
@@ -504,10 +564,68 @@ class Propagation {
   std::vector<std::optional<Layout>> hints_;
   // A parameter, or a view of one.
   std::vector<bool> of_parameter_;
+  // Nodes to expand.
+  std::set<size_t> expanded_;
 };
+
+// Puts what the nodes expand to in their place.
+void expand(Lowering& lowering, const std::set<size_t>& chosen) {
+  Function& step = *find_function(lowering.graph, "step");
+  const std::vector<Node> before = std::exchange(step.nodes, {});
+  NodeBuilder builder(step);
+  std::vector<ValueId> now(step.values.size());
+  for (size_t i = 0; i < now.size(); ++i) {
+    now[i] = static_cast<ValueId>(i);
+  }
+  for (size_t i = 0; i < before.size(); ++i) {
+    Node node = before[i];
+    replace_operands(node, now);
+    // Of the recorded run; lowering frees by itself.
+    node.releases.clear();
+    node.overwrites = ValueId::None;
+    std::vector<ValueId> results;
+    if (chosen.contains(i)) {
+      builder.begin(before[i]);
+      results = find_op(node.op)->expand(builder, node);
+      if (results.empty()) {
+        lowering.unexpanded.insert(step[node.results.front()].name);
+      }
+    }
+    if (results.empty()) {
+      builder.keep(std::move(node));
+      continue;
+    }
+    for (size_t k = now.size(); k < step.values.size(); ++k) {
+      now.push_back(static_cast<ValueId>(k));
+    }
+    for (size_t k = 0; k < results.size(); ++k) {
+      const ValueId old = node.results[k];
+      now[index(old)] = results[k];
+      if (results[k] != ValueId::None) {
+        // Plans and messages know it by this name.
+        std::swap(step[old].name, step[results[k]].name);
+      }
+    }
+  }
+  for (Output& output : step.outputs) {
+    output.value = now[index(output.value)];
+  }
+  renumber(step);
+}
 
 }  // namespace
 
-void propagate_layouts(Lowering& lowering) { Propagation(lowering).run(); }
+void propagate_layouts(Lowering& lowering) {
+  for (int round = 0; round < kMostRounds * kMostRounds; ++round) {
+    lowering.layouts.clear();
+    lowering.assignments.clear();
+    const std::set<size_t> expanded = Propagation(lowering).run();
+    if (expanded.empty()) {
+      return;
+    }
+    expand(lowering, expanded);
+  }
+  WEFT_CHECK(false, "expanding nodes came to no end");
+}
 
 }  // namespace weft

@@ -13,6 +13,8 @@
 #include "lower/move.h"
 #include "lower/pass.h"
 #include "ops/kernel.h"
+#include "ops/lookup.h"
+#include "ops/node_builder.h"
 #include "ops/op_def.h"
 #include "ops/split.h"
 #include "program/piece.h"
@@ -231,24 +233,11 @@ class RankStep {
          .is_later = is_later(emitter_.phase)});
   }
 
-  // The node with the sizes and offsets of the rank's piece; operands and
-  // results are still those of the step.
-  Node local_node(size_t number) const {
+  Pieces pieces(size_t number) const {
     const std::vector<Levels>& factors =
         sharded_.lowering.assignments[number].factors;
-    Node node = step_.nodes[number];
-    node.releases.clear();
-    node.overwrites = ValueId::None;
-    const OpDef* def = find_op(node.op);
-    const bool is_split =
-        std::any_of(factors.begin(), factors.end(), [](const Levels& levels) {
-          return !levels.empty();
-        });
-    if (!is_split || def == nullptr) {
-      return node;
-    }
     const Rule& rule = sharded_.rules[number];
-    Pieces pieces;
+    Pieces out;
     for (size_t i = 0; i < factors.size(); ++i) {
       const int64_t whole = rule.factors[i].size;
       const std::vector<Piece> levels =
@@ -257,9 +246,21 @@ class RankStep {
       for (const Piece& level : levels) {
         piece.size *= level.size;
       }
-      pieces.push_back(piece);
+      out.push_back(piece);
     }
-    return localize(*def, step_, node, rule, pieces);
+    return out;
+  }
+
+  // The node with the sizes and offsets of the rank's piece; operands and
+  // results are still those of the step.
+  Node local_node(size_t number, const Pieces& mine) const {
+    Node node = step_.nodes[number];
+    node.releases.clear();
+    node.overwrites = ValueId::None;
+    const OpDef* def = find_op(node.op);
+    return def == nullptr
+               ? node
+               : localize(*def, step_, node, sharded_.rules[number], mine);
   }
 
   void call(size_t number) {
@@ -274,7 +275,8 @@ class RankStep {
       is_as_recorded = is_as_recorded && block_.function[mine.back()].type ==
                                              local(read[i], layout);
     }
-    Node node = local_node(number);
+    const Pieces part = pieces(number);
+    Node node = local_node(number, part);
     if (operands(node).size() == read.size()) {
       size_t next = 0;
       for (Arg& arg : node.args) {
@@ -298,27 +300,77 @@ class RankStep {
       bare.results.clear();
       types = def->types(block_.function, bare);
     }
+    std::vector<Layout> made;
     for (size_t i = 0; i < node.results.size(); ++i) {
       const ValueId result = whole.results[i];
-      const Layout made = result_layout(
+      made.push_back(result_layout(
           emitter_.mesh,
           sharded_.rules[number],
           assignment,
           static_cast<int>(i),
-          step_[result].type);
-      TensorType type = local(result, made);
-      if (i < types.size() && types[i].sizes == type.sizes) {
-        type = types[i];
+          step_[result].type));
+      const TensorType type = local(result, made.back());
+      if (i >= types.size()) {
+        types.push_back(type);
+      } else if (types[i].sizes != type.sizes) {
+        types[i] = type;
       }
-      node.results[i] = add_value(block_, step_[result].name, type, made);
     }
-    const std::vector<ValueId> results = node.results;
-    block_.instructions.emplace_back(
-        Call{static_cast<NodeId>(block_.function.nodes.size())});
-    block_.function.nodes.push_back(std::move(node));
+    const std::vector<ValueId> results =
+        split_lookup(sharded_.rules[number], part) >= 0
+            ? append_lookups(*def, std::move(node), number, part, types, made)
+            : append(std::move(node), whole, types, made);
     for (size_t i = 0; i < results.size(); ++i) {
       finish(number, static_cast<int>(i), whole.results[i], results[i]);
     }
+  }
+
+  std::vector<ValueId> append(
+      Node node,
+      const Node& whole,
+      const std::vector<TensorType>& types,
+      const std::vector<Layout>& made) {
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      node.results[i] =
+          add_value(block_, step_[whole.results[i]].name, types[i], made[i]);
+    }
+    std::vector<ValueId> results = node.results;
+    block_.instructions.emplace_back(
+        Call{static_cast<NodeId>(block_.function.nodes.size())});
+    block_.function.nodes.push_back(std::move(node));
+    return results;
+  }
+
+  // A looked-up factor is split: several calls (ops/lookup.h).
+  std::vector<ValueId> append_lookups(
+      const OpDef& def,
+      Node node,
+      size_t number,
+      const Pieces& part,
+      const std::vector<TensorType>& types,
+      const std::vector<Layout>& made) {
+    const size_t first_value = block_.function.values.size();
+    const size_t first_node = block_.function.nodes.size();
+    NodeBuilder builder(block_.function);
+    builder.begin(step_[step_.nodes[number].results.front()].name, node.phase);
+    std::vector<ValueId> results = append_lookup(
+        builder, def, std::move(node), types, sharded_.rules[number], part);
+    for (size_t i = first_value; i < block_.function.values.size(); ++i) {
+      const auto value = static_cast<ValueId>(i);
+      const auto found = std::find(results.begin(), results.end(), value);
+      const TensorType& type = block_.function[value].type;
+      names_.insert(block_.function[value].name);
+      block_.layouts.push_back(
+          found == results.end()
+              ? replicated(static_cast<int>(type.sizes.size()))
+              : made[static_cast<size_t>(found - results.begin())]);
+      block_.overwrites.push_back(ValueId::None);
+      block_.offsets.push_back(-1);
+    }
+    for (size_t i = first_node; i < block_.function.nodes.size(); ++i) {
+      block_.instructions.emplace_back(Call{static_cast<NodeId>(i)});
+    }
+    return results;
   }
 
   // Joins, averages and reduces what the node has made of the result.
