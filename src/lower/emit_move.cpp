@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace weft {
@@ -23,25 +24,43 @@ Arg list_of(const std::vector<ValueId>& values) {
 
 bool is_row_major(const TensorType& type) { return type.strides.empty(); }
 
-// The dims from the slowest in memory to the fastest; empty when elements are
-// repeated or lie apart.
-std::vector<size_t> memory_order(const TensorType& type) {
+// The dims from the slowest in memory to the fastest.
+std::vector<size_t> order_by_strides(const TensorType& type) {
   const Dims strides = strides_of(type);
   std::vector<size_t> order(strides.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return strides[a] > strides[b];
   });
+  return order;
+}
+
+// Whether the tensor is row-major with its dims in that order.
+bool lies_in_order(const TensorType& type, const std::vector<size_t>& order) {
+  const Dims strides = strides_of(type);
   Dims sizes;
   Dims ordered;
   for (const size_t dim : order) {
     sizes.push_back(type.sizes[dim]);
     ordered.push_back(strides[dim]);
   }
-  if (!is_row_major(make_type(type.dtype, sizes, ordered))) {
-    return {};
+  return is_row_major(make_type(type.dtype, sizes, ordered));
+}
+
+// The order of the dims in memory; none when elements are repeated or lie
+// apart. That of the whole value, if it will do: pieces with dims of size 1
+// would have several, and all ranks must agree.
+std::optional<std::vector<size_t>> memory_order(
+    const TensorType& type, const TensorType& whole) {
+  std::vector<size_t> rows(type.sizes.size());
+  std::iota(rows.begin(), rows.end(), size_t{0});
+  for (std::vector<size_t> order :
+       {order_by_strides(whole), rows, order_by_strides(type)}) {
+    if (lies_in_order(type, order)) {
+      return order;
+    }
   }
-  return order;
+  return std::nullopt;
 }
 
 class Mover {
@@ -56,12 +75,10 @@ class Mover {
       const TensorType& whole,
       const Layout& to,
       const std::vector<MoveStep>& steps) {
-    order_ = memory_order(type());
-    if (order_.empty() && !type().sizes.empty()) {
+    if (!memory_order(type(), whole)) {
       make_row_major();
-      order_.resize(type().sizes.size());
-      std::iota(order_.begin(), order_.end(), size_t{0});
     }
+    order_ = memory_order(type(), whole).value();
     permute(order_);
     for (const MoveStep& step : steps) {
       unfold(step);
@@ -154,7 +171,7 @@ class Mover {
       }
     }
     partial_ = step.partial;
-    if (type().sizes != sizes) {
+    if (type().sizes != sizes || layout() != cell_layout()) {
       view(sizes, cell_layout());
     }
   }
@@ -493,7 +510,7 @@ class Mover {
       back[order_[i]] = i;
     }
     permute(back);
-    if (type() != local && memory_order(type()).empty()) {
+    if (type() != local && !memory_order(type(), whole)) {
       make_row_major();
     }
     if (layout() != to) {

@@ -12,6 +12,7 @@
 #include "lower/emit_move.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "ops/call.h"
 #include "ops/kernel.h"
 #include "ops/lookup.h"
 #include "ops/node_builder.h"
@@ -263,6 +264,22 @@ class RankStep {
                : localize(*def, step_, node, sharded_.rules[number], mine);
   }
 
+  // Every view of other sizes can be had of a row-major tensor.
+  void make_row_major(ValueId& value) {
+    const TensorType type = block_.function[value].type;
+    if (type.strides.empty()) {
+      return;
+    }
+    value = emitter_.call(
+        "aten.clone",
+        {{value}},
+        make_type(type.dtype, type.sizes),
+        block_.layouts[index(value)],
+        block_.function[value].name);
+    set_option(
+        block_.function.nodes.back(), "memory_format", {Symbol{"contiguous"}});
+  }
+
   void call(size_t number) {
     const Node& whole = step_.nodes[number];
     const Assignment& assignment = sharded_.lowering.assignments[number];
@@ -274,6 +291,10 @@ class RankStep {
       mine.push_back(as(read[i], layout));
       is_as_recorded = is_as_recorded && block_.function[mine.back()].type ==
                                              local(read[i], layout);
+    }
+    const OpDef* def = find_op(whole.op);
+    if (!is_as_recorded && is_view(whole) && def->sizes_arg >= 0) {
+      make_row_major(mine.front());
     }
     const Pieces part = pieces(number);
     Node node = local_node(number, part);
@@ -293,7 +314,6 @@ class RankStep {
       }
       replace_operands(node, now);
     }
-    const OpDef* def = find_op(node.op);
     std::vector<TensorType> types;
     if (!is_as_recorded && def != nullptr && def->types != nullptr) {
       Node bare = node;
@@ -385,11 +405,10 @@ class RankStep {
     add_version(value, made, mine, false);
     const Layout& resting = sharded_.resting(value);
     if (resting != made) {
-      as(value, resting);
-      // Readers take it from there.
-      std::erase_if(versions_[index(value)], [&](const Version& version) {
-        return version.layout == made;
-      });
+      const ValueId rests = as(value, resting);
+      // All readers take it from there.
+      versions_[index(value)].clear();
+      add_version(value, resting, rests, false);
     }
     for (const Layout& layout : sharded_.needed[index(value)]) {
       if (layout.partial.size() < resting.partial.size()) {
