@@ -16,6 +16,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kGroupDim = 2;
+// The score of a key that a query does not see.
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 ValueId product(NodeBuilder& builder, ValueId a, ValueId b) {
   return builder.call("aten.matmul", {{a}, {b}});
@@ -87,11 +89,20 @@ class Attention {
       scores = add(builder_, scores, aligned_mask());
     }
     if (causal_) {
-      const double hidden = -std::numeric_limits<double>::infinity();
       scores = builder_.call(
-          "aten.masked_fill.Scalar", {{scores}, {later_keys()}, {hidden}});
+          "aten.masked_fill.Scalar", {{scores}, {later_keys()}, {kHidden}});
     }
     return scores;
+  }
+
+  // A query that the mask keeps from all keys has output and logsumexp 0, as
+  // the kernel says: what marks it, `mark` in `a`, becomes `instead`.
+  ValueId without(ValueId a, double mark, double instead) const {
+    if (mask_ == ValueId::None) {
+      return a;
+    }
+    const ValueId marked = builder_.call("aten.eq.Scalar", {{a}, {mark}});
+    return builder_.call("aten.masked_fill.Scalar", {{a}, {marked}, {instead}});
   }
 
   // Times the scale.
@@ -165,10 +176,12 @@ Expanded expand_attention(NodeBuilder& builder, const Node& node) {
   const Attention attention(builder, node, 0, 4);
   const Dims keys = {attention.last_dim()};
   const ValueId scores = attention.scores();
-  const ValueId highest = max_over(builder, scores, keys);
+  const ValueId highest =
+      attention.without(max_over(builder, scores, keys), kHidden, 0);
   const ValueId powers =
       apply(builder, "aten.exp", sub(builder, scores, highest));
-  const ValueId total = sum_over(builder, powers, keys);
+  const ValueId total =
+      attention.without(sum_over(builder, powers, keys), 0, 1);
   const ValueId output =
       div(builder, product(builder, powers, attention.value), total);
   const ValueId logsumexp =

@@ -44,6 +44,7 @@ void add_pointwise_ops(OpTable& ops);
 void add_activation_ops(OpTable& ops);
 void add_reduction_ops(OpTable& ops);
 void add_view_ops(OpTable& ops);
+void add_view_part_ops(OpTable& ops);
 void add_view_backward_ops(OpTable& ops);
 void add_join_ops(OpTable& ops);
 void add_padding_ops(OpTable& ops);

@@ -50,6 +50,7 @@ const std::vector<OpFamily>& op_families() {
       {"Activations", add_activation_ops},
       {"Reductions", add_reduction_ops},
       {"Views", add_view_ops},
+      {"Views of a part", add_view_part_ops},
       {"Gradients of views", add_view_backward_ops},
       {"Joining and moving", add_join_ops},
       {"Padding", add_padding_ops},
