@@ -110,11 +110,35 @@ class Bucketing {
   int64_t bytes_ = 0;
 };
 
+// The results of every transfer, by name, in order.
+std::vector<std::vector<std::string>> groups_of(const Block& block) {
+  std::vector<std::vector<std::string>> groups;
+  for (const Instruction& instruction : block.instructions) {
+    if (const auto* start = std::get_if<Start>(&instruction)) {
+      std::vector<std::string>& names = groups.emplace_back();
+      for (const ValueId result : start->results) {
+        names.push_back(block.function[result].name);
+      }
+    }
+  }
+  return groups;
+}
+
 }  // namespace
 
 void bucket(Lowering& lowering) {
-  for (Block& block : lowering.program.blocks) {
+  std::vector<Block> blocks = lowering.program.blocks;
+  for (Block& block : blocks) {
     Bucketing(block).run();
+  }
+  // Ranks whose pieces are not equal may not do the same calls, and so would
+  // fill their buckets otherwise. Then there are none.
+  const bool agree =
+      std::all_of(blocks.begin(), blocks.end(), [&](const Block& block) {
+        return groups_of(block) == groups_of(blocks.front());
+      });
+  if (agree) {
+    lowering.program.blocks = std::move(blocks);
   }
 }
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 namespace weft {
@@ -35,34 +34,6 @@ std::vector<size_t> order_by_strides(const TensorType& type) {
   return order;
 }
 
-// Whether the tensor is row-major with its dims in that order.
-bool lies_in_order(const TensorType& type, const std::vector<size_t>& order) {
-  const Dims strides = strides_of(type);
-  Dims sizes;
-  Dims ordered;
-  for (const size_t dim : order) {
-    sizes.push_back(type.sizes[dim]);
-    ordered.push_back(strides[dim]);
-  }
-  return is_row_major(make_type(type.dtype, sizes, ordered));
-}
-
-// The order of the dims in memory; none when elements are repeated or lie
-// apart. That of the whole value, if it will do: pieces with dims of size 1
-// would have several, and all ranks must agree.
-std::optional<std::vector<size_t>> memory_order(
-    const TensorType& type, const TensorType& whole) {
-  std::vector<size_t> rows(type.sizes.size());
-  std::iota(rows.begin(), rows.end(), size_t{0});
-  for (std::vector<size_t> order :
-       {order_by_strides(whole), rows, order_by_strides(type)}) {
-    if (lies_in_order(type, order)) {
-      return order;
-    }
-  }
-  return std::nullopt;
-}
-
 class Mover {
  public:
   Mover(Emitter& emitter, ValueId value, bool is_owned)
@@ -75,10 +46,9 @@ class Mover {
       const TensorType& whole,
       const Layout& to,
       const std::vector<MoveStep>& steps) {
-    if (!memory_order(type(), whole)) {
-      make_row_major();
-    }
-    order_ = memory_order(type(), whole).value();
+    // That of the whole value: the order of a piece with dims of size 1 would
+    // be ambiguous, and all ranks must agree.
+    order_ = order_by_strides(whole);
     permute(order_);
     for (const MoveStep& step : steps) {
       unfold(step);
@@ -491,6 +461,18 @@ class Mover {
     slice(dim, 0, mine(cells_[dim]).size, cell_layout());
   }
 
+  // Whether the piece may have gaps where the recorded one has the same.
+  bool can_stay(const TensorType& local) const {
+    const Dims now = strides_of(type());
+    const Dims recorded = strides_of(local);
+    for (size_t i = 0; i < order_.size(); ++i) {
+      if (local.sizes[order_[i]] > 1 && now[i] != recorded[order_[i]]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // The value's own dims in their order.
   void fold(const TensorType& whole, const Layout& to) {
     const TensorType local =
@@ -505,14 +487,14 @@ class Mover {
     if (type().sizes != sizes) {
       view(sizes, ordered);
     }
+    if (!can_stay(local)) {
+      make_row_major();
+    }
     std::vector<size_t> back(order_.size());
     for (size_t i = 0; i < order_.size(); ++i) {
       back[order_[i]] = i;
     }
     permute(back);
-    if (type() != local && !memory_order(type(), whole)) {
-      make_row_major();
-    }
     if (layout() != to) {
       call("aten.alias", {}, type(), to);
     }

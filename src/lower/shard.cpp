@@ -498,7 +498,8 @@ class RankStep {
         return version.value == source;
       });
     }
-    add_version(value, layout, moved, is_gathered);
+    // What the source became is all there is.
+    add_version(value, layout, moved, is_gathered && !is_owned);
     return moved;
   }
 
@@ -509,7 +510,17 @@ class RankStep {
            std::none_of(
                needed.begin(),
                needed.end(),
-               [&](const Layout& layout) { return layout == from; }) &&
+               [&](const Layout& layout) {
+                 return std::any_of(
+                     layout.partial.begin(),
+                     layout.partial.end(),
+                     [&](const std::string& axis) {
+                       return std::find(
+                                  from.partial.begin(),
+                                  from.partial.end(),
+                                  axis) != from.partial.end();
+                     });
+               }) &&
            !sharded_.is_read_again(value);
   }
 

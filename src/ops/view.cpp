@@ -148,11 +148,13 @@ void add_shape_changes(OpTable& ops) {
        "(f32[4, 1, 8], [-1, 12, -1])",
        "(f32[8, 4], [8, 4])"});
   expand.sizes_arg = 1;
+  expand.types = expand_types;
   ops.push_back(expand);
   for (std::string_view name :
        {"aten.squeeze", "aten.squeeze.dim", "aten.squeeze.dims"}) {
     OpDef squeeze = view_entry(name, squeeze_rule, {});
     squeeze.localize = localize_squeeze;
+    squeeze.types = squeeze_types;
     if (name == "aten.squeeze") {
       squeeze.examples = {"(f32[4, 1, 8, 1])", "(f32[4, 8])"};
     } else if (name == "aten.squeeze.dim") {
@@ -183,6 +185,7 @@ void add_orders(OpTable& ops) {
     ops.back().types = transpose_types;
   }
   ops.push_back(view_entry("aten.t", t_rule, {"(f32[8, 4])", "(f32[8])"}));
+  ops.back().types = t_types;
 }
 
 void add_same(OpTable& ops) {
@@ -193,6 +196,7 @@ void add_same(OpTable& ops) {
         .rule = "... -> ...",
         .kind = OpKind::View,
         .linear = Linear::All,
+        .types = same_types,
         .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"},
     });
   }

@@ -3,6 +3,7 @@
 #include "ops/families.h"
 #include "ops/sections.h"
 #include "ops/view_entry.h"
+#include "ops/view_types.h"
 
 #include <optional>
 
@@ -181,15 +182,18 @@ void add_view_part_ops(OpTable& ops) {
        "(f32[4, 8], 1, -7, 8, 2)",
        "(f32[8, 4])"}));
   ops.back().localize = localize_slice_view;
+  ops.back().types = slice_types;
   ops.push_back(view_entry(
       "aten.narrow",
       narrow_rule,
       {"(f32[8, 4], 0, 3, 4)", "(f32[4, 12], 1, 4, 8)"}));
   ops.back().localize = localize_narrow;
+  ops.back().types = narrow_types;
   ops.push_back(view_entry(
       "aten.select.int",
       select_rule,
       {"(f32[8, 4, 12], 1, 2)", "(f32[8, 4], 0, -1)"}));
+  ops.back().types = select_types;
   ops.push_back(view_entry(
       "aten.split.Tensor",
       parts_rule,
@@ -206,8 +210,10 @@ void add_view_part_ops(OpTable& ops) {
       "aten.unsafe_split_with_sizes", parts_rule, {"(f32[8, 4], [2, 6])"}));
   for (size_t i = ops.size() - 5; i < ops.size(); ++i) {
     ops[i].localize = localize_parts;
+    ops[i].types = split_types;
   }
   ops.push_back(view_entry("aten.unbind.int", unbind_rule, {"(f32[3, 8, 4])"}));
+  ops.back().types = unbind_types;
   ops.push_back(view_entry(
       "aten.diagonal",
       diagonal_rule,

@@ -24,4 +24,28 @@ std::vector<TensorType> transpose_types(
 std::vector<TensorType> unsqueeze_types(
     const Function& function, const Node& node);
 
+// In view_part_types.cpp.
+// (self)
+std::vector<TensorType> same_types(const Function& function, const Node& node);
+std::vector<TensorType> t_types(const Function& function, const Node& node);
+// (self, dim, start, end, step)
+std::vector<TensorType> slice_types(const Function& function, const Node& node);
+// (self, dim, start, size)
+std::vector<TensorType> narrow_types(
+    const Function& function, const Node& node);
+// (self, dim, index)
+std::vector<TensorType> select_types(
+    const Function& function, const Node& node);
+// (self, dim)
+std::vector<TensorType> unbind_types(
+    const Function& function, const Node& node);
+// (self, size, sizes or count of the parts, dim)
+std::vector<TensorType> split_types(const Function& function, const Node& node);
+// (self, dims)
+std::vector<TensorType> squeeze_types(
+    const Function& function, const Node& node);
+// (self, sizes)
+std::vector<TensorType> expand_types(
+    const Function& function, const Node& node);
+
 }  // namespace weft
