@@ -138,7 +138,11 @@ class C10dCommunicator : public Communicator {
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::SUM;
     count(TransferKind::AllReduce, tensor, tensor);
-    return pending(group().allreduce(tensors, options), tensors);
+    return pending(
+        begin([&](c10d::Backend& group) {
+          return group.allreduce(tensors, options);
+        }),
+        tensors);
   }
 
   std::unique_ptr<Pending> broadcast(
@@ -148,7 +152,11 @@ class C10dCommunicator : public Communicator {
     std::vector<at::Tensor> tensors = {flat(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = found - ranks_.begin();
-    return pending(group().broadcast(tensors, options), tensors);
+    return pending(
+        begin([&](c10d::Backend& group) {
+          return group.broadcast(tensors, options);
+        }),
+        tensors);
   }
 
   std::unique_ptr<Pending> all_gather(
@@ -158,7 +166,9 @@ class C10dCommunicator : public Communicator {
     check_pieces(to, from);
     count(TransferKind::AllGather, piece, whole);
     return pending(
-        group()._allgather_base(to, from, c10d::AllgatherOptions()),
+        begin([&](c10d::Backend& group) {
+          return group._allgather_base(to, from, c10d::AllgatherOptions());
+        }),
         {to, from});
   }
 
@@ -172,7 +182,10 @@ class C10dCommunicator : public Communicator {
       c10d::ReduceScatterOptions options;
       options.reduceOp = c10d::ReduceOp::SUM;
       return pending(
-          group()._reduce_scatter_base(to, from, options), {to, from});
+          begin([&](c10d::Backend& group) {
+            return group._reduce_scatter_base(to, from, options);
+          }),
+          {to, from});
     }
     at::Tensor terms = at::empty_like(from);
     return exchange(terms, from, [terms, to, ranks = ranks_.size()] {
@@ -204,7 +217,11 @@ class C10dCommunicator : public Communicator {
     }
     std::vector<at::Tensor> tensors = {bytes_of(tensor)};
     return pending(
-        group().send(tensors, peer(), 0), tensors, backend_.tells_of_sends);
+        begin([&](c10d::Backend& group) {
+          return group.send(tensors, peer(), 0);
+        }),
+        tensors,
+        backend_.tells_of_sends);
   }
 
   std::unique_ptr<Pending> receive(const at::Tensor& tensor) override {
@@ -215,11 +232,19 @@ class C10dCommunicator : public Communicator {
     taken_bytes_[static_cast<size_t>(TransferKind::Receive)] +=
         static_cast<int64_t>(tensor.nbytes());
     return pending(
-        group().recv(tensors, peer(), 0), tensors, backend_.tells_of_sends);
+        begin([&](c10d::Backend& group) {
+          return group.recv(tensors, peer(), 0);
+        }),
+        tensors,
+        backend_.tells_of_sends);
   }
 
   std::unique_ptr<Pending> barrier() override {
-    return pending(group().barrier(c10d::BarrierOptions()), {});
+    return pending(
+        begin([&](c10d::Backend& group) {
+          return group.barrier(c10d::BarrierOptions());
+        }),
+        {});
   }
 
   int64_t taken_bytes(TransferKind kind) const override {
@@ -227,7 +252,17 @@ class C10dCommunicator : public Communicator {
   }
 
  private:
-  c10d::Backend& group() { return *backend_.backend; }
+  // A call can fail at once, when the connection is broken already.
+  template <typename Call>
+  Work begin(const Call& call) {
+    try {
+      return call(*backend_.backend);
+    } catch (const c10::Error& error) {
+      watch_.fail(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      watch_.fail(error.what());
+    }
+  }
 
   // In the order of memory, whatever the strides: all ranks have the same.
   static at::Tensor flat(const at::Tensor& tensor) {
@@ -274,7 +309,10 @@ class C10dCommunicator : public Communicator {
     at::Tensor from = bytes_of(from_flat);
     std::vector<int64_t> equal;
     return pending(
-        group().alltoall_base(to, from, equal, equal, c10d::AllToAllOptions()),
+        begin([&](c10d::Backend& group) {
+          return group.alltoall_base(
+              to, from, equal, equal, c10d::AllToAllOptions());
+        }),
         {to, from},
         true,
         std::move(after));

@@ -188,32 +188,26 @@ TEST_P(LostInTransfer, KilledIsNamedByAll) {
 }
 
 TEST_P(LostInTransfer, StoppedDoesNotAnswer) {
-  for (const char* transfer : {"all_to_all", "receive"}) {
-    const Ended ended = run(transfer, "stop", 1);
-    EXPECT_EQ(ended.status, kSaidWhy);
-    for (const int rank : {0, 1}) {
-      EXPECT_EQ(
-          message_of(ended, rank)
-              .find("rank 2 does not answer: no sign of life for "),
-          0)
-          << transfer << "\n"
-          << ended.said;
-    }
+  const Ended ended = run("receive", "stop", 1);
+  EXPECT_EQ(ended.status, kSaidWhy);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(
+        message_of(ended, rank)
+            .find("rank 2 does not answer: no sign of life for "),
+        0)
+        << ended.said;
   }
 }
 
 TEST_P(LostInTransfer, StandingStillIsSlow) {
-  for (const char* transfer : {"reduce_scatter", "send"}) {
-    const Ended ended = run(transfer, "stand still", 1);
-    EXPECT_EQ(ended.status, kSaidWhy);
-    for (const int rank : {0, 1}) {
-      EXPECT_EQ(
-          message_of(ended, rank)
-              .find("rank 2 is slow: it is still in step 5, instruction 1"),
-          0)
-          << transfer << "\n"
-          << ended.said;
-    }
+  const Ended ended = run("reduce_scatter", "stand still", 1);
+  EXPECT_EQ(ended.status, kSaidWhy);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(
+        message_of(ended, rank)
+            .find("rank 2 is slow: it is still in step 5, instruction 1"),
+        0)
+        << ended.said;
   }
 }
 

@@ -73,20 +73,46 @@ forward:
 """
 
 
+CLUSTER = """cluster @four
+device cpu
+  flops_per_second f32 = 4.0e10
+  memory_bytes = 1073741824
+  memory_bytes_per_second = 8.0e9
+  call_seconds = 4.0e-06
+group node = 4 x cpu
+  latency_seconds = 3.0e-05
+  bytes_per_second = 1.0e9
+"""
+
+
+def weft_command(*arguments, environment=None):
+    done = subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **(environment or {})},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture(params=["shared", "gloo"])
 def run(request, tmp_path):
     def run(text, inputs):
         (tmp_path / "step.program").write_text(text)
         save_file(inputs, tmp_path / "inputs.safetensors")
-        command = [PROGRAM, "run", tmp_path / "step.program", "--inputs", tmp_path / "inputs.safetensors"]
-        done = subprocess.run(
-            [*command, "--outputs", tmp_path / "outputs.safetensors", "--steps", "2"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, "WEFT_COMMUNICATION": request.param},
+        (tmp_path / "four.cluster").write_text(CLUSTER)
+        weft_command(
+            *("run", tmp_path / "step.program", "--steps", 2, "--timeline", tmp_path / "measured.timeline"),
+            *("--inputs", tmp_path / "inputs.safetensors", "--outputs", tmp_path / "outputs.safetensors"),
+            environment={"WEFT_COMMUNICATION": request.param},
         )
-        assert done.returncode == 0, done.stderr
+        compared = weft_command(
+            *("simulate", tmp_path / "step.program", "--cluster", tmp_path / "four.cluster"),
+            *("--against", tmp_path / "measured.timeline"),
+        )
+        assert "the same, in the same order, with the same live bytes" in compared
         return load_file(tmp_path / "outputs.safetensors")
 
     return run
