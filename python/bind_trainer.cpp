@@ -30,6 +30,7 @@ std::shared_ptr<TrainerHandle> make_trainer(
     const CaptureFunction& capture, const py::dict& options) {
   TrainerHandleOptions chosen;
   chosen.plan = options["plan"].cast<std::string>();
+  chosen.parallel = options["parallel"].cast<std::string>();
   chosen.trainer.seed = options["seed"].cast<uint64_t>();
   chosen.trainer.budget_bytes = options["budget_bytes"].cast<int64_t>();
   chosen.trainer.clip_norm = options["clip_norm"].cast<double>();

@@ -4,7 +4,8 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
-#include "plan/data_parallel.h"
+#include "plan/forward_plan.h"
+#include "plan/parallel.h"
 #include "program/piece.h"
 #include "train/saving.h"
 #include "train/state_store.h"
@@ -70,10 +71,19 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
     scale_.emplace(*options.loss_scale);
     options.trainer.scale_loss = true;
   }
-  PlanSource plans = [plan = options.plan,
+  WEFT_CHECK_USER(
+      options.plan.empty() || options.parallel.empty(),
+      "plan and parallel both say how to run: give one of them");
+  PlanSource plans = [text = options.plan,
+                      words = options.parallel,
                       ranks = options.trainer.ranks](const Graph& graph) {
-    return plan.empty() ? data_parallel(graph, ranks)
-                        : parse_plan(plan, "plan");
+    if (text.empty() && words.empty()) {
+      return expand({.data = ranks}, graph);
+    }
+    Plan plan = text.empty() ? expand(parse_parallel(words, "parallel"), graph)
+                             : forward_plan(parse_plan(text, "plan"), graph);
+    verify_ranks(plan, ranks);
+    return plan;
   };
   trainer_ = std::make_unique<Trainer>(
       std::move(graphs),

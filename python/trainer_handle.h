@@ -22,8 +22,10 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct TrainerHandleOptions {
   TrainerOptions trainer;
-  // Text; empty: data parallel.
+  // Text; empty: what `parallel` says.
   std::string plan;
+  // Words as in plan/parallel.h; empty: each rank takes a part of the batch.
+  std::string parallel;
   std::optional<LossScaleOptions> loss_scale;
 };
 

@@ -3,7 +3,7 @@
 // (--no-python), the ranks share each batch.
 #include "capture/torch_module.h"
 #include "execute/communicator.h"
-#include "plan/data_parallel.h"
+#include "plan/parallel.h"
 #include "train/state_store.h"
 
 #include <torch/nn.h>
@@ -42,7 +42,7 @@ int main() {
   weft::Trainer trainer(
       [&](const weft::BatchTypes&, weft::StepKind) { return graph; },
       [&](const weft::Graph& one) {
-        return weft::data_parallel(one, rendezvous.size);
+        return weft::expand({.data = rendezvous.size}, one);
       },
       {.rank = rendezvous.rank, .ranks = rendezvous.size, .lowering = {}},
       world.get());

@@ -20,6 +20,7 @@ def parallelize(
     optimizer,
     example_batch,
     *,
+    parallel="",
     plan="",
     precision="f32",
     clip_norm=0.0,
@@ -37,8 +38,10 @@ def parallelize(
     model's parameters and buffers and the optimizer's state are those of the
     steps, which change them in place; they start from those of rank 0.
 
-    `plan` is the text of a plan, or a path object to one; without it, each rank
-    takes an equal part of the batch. `precision` as in `weft.capture`; with
+    `parallel` says in words how the ranks share the step, as in
+    "data=2,tensor=2,zero=1" (docs/parallel.md); `plan` says it value by value,
+    as the text of a plan or a path object to one. Without either, each rank takes
+    an equal part of the batch. `precision` as in `weft.capture`; with
     "bf16" the model itself becomes bf16. Gradients are scaled down to the global
     norm `clip_norm`. So many batches as `accumulate` says make one step of the
     optimizer. `loss_scale` is where dynamic loss scaling starts; "f16-mixed"
@@ -48,6 +51,7 @@ def parallelize(
     most memory that a rank may use. Dropout follows from `seed`.
     """
     options = {
+        "parallel": parallel,
         "plan": pathlib.Path(plan).read_text() if isinstance(plan, os.PathLike) else plan,
         "precision": precision,
         "clip_norm": clip_norm,

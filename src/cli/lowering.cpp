@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "plan/parallel.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,6 +21,37 @@ bool is_program(const std::string& model) {
 
 }  // namespace
 
+void add_plan_flags(
+    CLI::App& command, PlanFlags& flags, const std::string& without) {
+  CLI::Option* parallel =
+      command
+          .add_option(
+              "--parallel",
+              flags.parallel,
+              "How ranks share the step, as in data=2,tensor=2,zero=1 "
+              "(docs/parallel.md)")
+          ->type_name("WORDS");
+  command
+      .add_option(
+          "--plan",
+          flags.plan,
+          cat("The same value by value; without either, ", without))
+      ->excludes(parallel)
+      ->type_name("FILE");
+}
+
+Plan load_plan(const PlanFlags& flags, const Graph& graph) {
+  return flags.plan.empty()
+             ? expand(parse_parallel(flags.parallel, "--parallel"), graph)
+             : parse_plan(read_input(flags.plan), flags.plan);
+}
+
+int64_t rank_count(const PlanFlags& flags) {
+  return flags.plan.empty()
+             ? rank_count(parse_parallel(flags.parallel, "--parallel"))
+             : rank_count(parse_plan(read_input(flags.plan), flags.plan).mesh);
+}
+
 void add_lowering_flags(CLI::App& command, LoweringFlags& flags) {
   command
       .add_option(
@@ -28,12 +60,7 @@ void add_lowering_flags(CLI::App& command, LoweringFlags& flags) {
           "FILE.py:FUNCTION, FILE.graph, FILE.pt2 or FILE.program")
       ->type_name("")
       ->required();
-  command
-      .add_option(
-          "--plan",
-          flags.plan,
-          "The plan to lower; without one, the whole step on one rank")
-      ->type_name("FILE");
+  add_plan_flags(command, flags.plan, "the whole step on one rank");
   command
       .add_option(
           "--dump-dir",
@@ -55,7 +82,8 @@ Program load_program(
     const LoweringFlags& flags, const std::optional<Cluster>& cluster) {
   if (is_program(flags.model)) {
     WEFT_CHECK_USER(
-        flags.plan.empty(), "a program has its plan in it: leave out --plan");
+        !flags.plan.is_given(),
+        "a program has its plan in it: leave out --plan and --parallel");
     Program program = parse_program(read_input(flags.model), flags.model);
     verify(program);
     return program;
@@ -63,8 +91,8 @@ Program load_program(
   const Graph graph = load_model(flags.model, {}).graph;
   Plan plan;
   plan.graph = graph.name;
-  if (!flags.plan.empty()) {
-    plan = parse_plan(read_input(flags.plan), flags.plan);
+  if (flags.plan.is_given()) {
+    plan = load_plan(flags.plan, graph);
   }
   return cluster ? lower(graph, plan, *cluster, flags.options)
                  : lower(graph, plan, flags.options);

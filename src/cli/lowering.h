@@ -5,8 +5,10 @@
 
 #include "cluster/cluster.h"
 #include "lower/lower.h"
+#include "plan/plan.h"
 #include "program/program.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,15 +18,32 @@ class App;
 
 namespace weft {
 
+// How to run: a plan from a file, or words that stand for one.
+struct PlanFlags {
+  // A file; empty: none.
+  std::string plan;
+  // As in plan/parallel.h; empty: none.
+  std::string parallel;
+
+  bool is_given() const { return !plan.empty() || !parallel.empty(); }
+};
+// --plan and --parallel; `without` says what happens without them.
+void add_plan_flags(
+    CLI::App& command, PlanFlags& flags, const std::string& without);
+// `flags` must give one of them. Throws UserError.
+Plan load_plan(const PlanFlags& flags, const Graph& graph);
+// How many ranks the plan is for, without a graph.
+int64_t rank_count(const PlanFlags& flags);
+
 struct LoweringFlags {
   // A model as in load_model.h, or FILE.program.
   std::string model;
-  // Empty: the whole step on one rank.
-  std::string plan;
+  // None: the whole step on one rank.
+  PlanFlags plan;
   LowerOptions options;
 };
 
-// MODEL, --plan, --dump-dir, --disable-pass and --pass-times.
+// MODEL, --plan, --parallel, --dump-dir, --disable-pass and --pass-times.
 void add_lowering_flags(CLI::App& command, LoweringFlags& flags);
 
 // Reads a program, or captures and lowers the model. Without a cluster any

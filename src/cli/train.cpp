@@ -8,9 +8,11 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "cli/lowering.h"
 #include "cli/temporary_folder.h"
 #include "execute/launch.h"
-#include "plan/data_parallel.h"
+#include "plan/forward_plan.h"
+#include "plan/parallel.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -30,8 +32,9 @@ struct TrainFlags {
   ModelFlags model;
   TrainOptions options;
   std::string precision = "f32";
-  std::string plan;
-  int64_t nproc = 1;
+  PlanFlags plan;
+  // 0: as many as the plan is for.
+  int64_t nproc = 0;
   bool pin = false;
   bool keep_last = false;
   bool local_batch_norm = false;
@@ -188,9 +191,10 @@ void train_rank(const TrainFlags& flags, const Rendezvous& rendezvous) {
         learning_rates_of(graph).size(), *flags.learning_rate);
   }
   const PlanSource plans = [&](const Graph& one) {
-    Plan plan = flags.plan.empty()
-                    ? data_parallel(one, rendezvous.size)
-                    : parse_plan(read_file(flags.plan), flags.plan);
+    Plan plan = flags.plan.is_given()
+                    ? forward_plan(load_plan(flags.plan, one), one)
+                    : expand({.data = rendezvous.size}, one);
+    verify_ranks(plan, rendezvous.size);
     plan.local_batch_norm = plan.local_batch_norm || flags.local_batch_norm;
     return plan;
   };
@@ -268,6 +272,9 @@ void run_train(TrainFlags& flags) {
       flags.options.loss_scale->initial = flags.loss_scale;
     }
     flags.options.trainer.scale_loss = true;
+  }
+  if (flags.nproc == 0) {
+    flags.nproc = flags.plan.is_given() ? rank_count(flags.plan) : 1;
   }
   if (const auto rendezvous = rendezvous_from_environment()) {
     train_one_of_many(flags, *rendezvous);
@@ -513,15 +520,14 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
       .add_option(
           "--nproc",
           flags.nproc,
-          "Ranks to start here; torchrun may start them too")
+          "Ranks to start here, if not as many as the plan is for; torchrun "
+          "may start them too")
       ->check(positive())
       ->type_name("N")
       ->group(kGroup);
-  command
-      .add_option(
-          "--plan", flags.plan, "How to run; without one, data parallel")
-      ->type_name("FILE")
-      ->group(kGroup);
+  add_plan_flags(command, flags.plan, "each rank takes a part of the batch");
+  command.get_option("--plan")->group(kGroup);
+  command.get_option("--parallel")->group(kGroup);
   command
       .add_flag(
           "--local-batch-norm",
@@ -573,6 +579,7 @@ void add_train_command(CLI::App& app) {
 Examples:
   weft train gpt.py:gpt2_small --data corpus/ --steps 200 --nproc 2 --output run
   weft train gpt.py:gpt2_small --data corpus/ --steps 400 --nproc 4 --output run --resume
+  weft train gpt.py:gpt2_small --data corpus/ --steps 200 --parallel data=2,zero=1
   torchrun --nproc-per-node 2 --no-python weft train gpt.py:gpt2_small --data tokens.bin --steps 200)");
   command->callback([flags] { run_train(*flags); });
 }

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "base/error.h"
+#include "plan/forward_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -187,6 +188,19 @@ TEST(Plan, OnlyParametersHaveAComputeLayout) {
       "p:1: %fc* [x, -] compute [-, -] (for %fc/t): only a parameter has a "
       "compute layout, and this is made by the step; leave out 'compute ...', "
       "or take a narrower pattern");
+}
+
+TEST(Plan, EvaluationTakesTheLinesThatNameSomethingOfIt) {
+  const Plan plan = parse_plan(
+      "plan @mlp on <x=2> { recompute %fc/t %fc.weight.exp_avg [x, -] "
+      "%fc.weight [x, -] }",
+      "p");
+  Graph graph = parse_graph(kGraph, "g");
+  EXPECT_EQ(
+      print(forward_plan(plan, graph)),
+      "plan @mlp on <x=2> {\n  %fc.weight [x, -]\n}\n");
+  find_function(graph, "step")->nodes.back().phase = Phase::Backward;
+  EXPECT_EQ(forward_plan(plan, graph), plan);
 }
 
 TEST(Plan, RanksAreThoseOfTheMesh) {

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan that a short form stands for: the mesh, then word by word what each
+// of them splits.
+#include "base/error.h"
+#include "plan/name_patterns.h"
+#include "plan/parallel.h"
+#include "plan/sequence_split.h"
+#include "plan/spot.h"
+#include "plan/tensor_split.h"
+#include "plan/zero.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace weft {
+namespace {
+
+constexpr const char* kData = "data";
+constexpr const char* kReplica = "replica";
+constexpr const char* kShard = "shard";
+constexpr const char* kExpert = "expert";
+constexpr const char* kContext = "context";
+constexpr const char* kTensor = "tensor";
+
+constexpr size_t kFirstSpatialDim = 2;
+
+class Expansion {
+ public:
+  Expansion(const Parallel& parallel, const Graph& graph)
+      : parallel_(parallel), graph_(graph), step_(step_of(graph)) {}
+
+  Plan run() {
+    plan_.graph = graph_.name;
+    plan_.recompute_cheap = true;
+    if (rank_count(parallel_) > 1) {
+      make_mesh();
+      split_images();
+      split_batch();
+      if (needs_rules()) {
+        rules_ = std::make_unique<StepRules>(graph_);
+        tokens_ = token_dims(*rules_);
+        split_parameters();
+        split_sequence();
+      }
+      split_storage();
+      write_decisions();
+    }
+    verify(plan_, graph_);
+    return std::move(plan_);
+  }
+
+ private:
+  int64_t context() const {
+    return std::max(parallel_.context, parallel_.ulysses);
+  }
+
+  int64_t tensor() const {
+    return parallel_.tensor.empty() ? 1 : parallel_.tensor.front();
+  }
+
+  bool needs_rules() const {
+    return tensor() > 1 || context() > 1 || parallel_.expert > 1;
+  }
+
+  void add_axis(const std::string& name, int64_t size) {
+    if (size > 1) {
+      plan_.mesh.axes.push_back({name, size});
+    }
+  }
+
+  // What exchanges most often varies fastest: those ranks are nearest.
+  void make_mesh() {
+    WEFT_CHECK_USER(
+        parallel_.tensor.size() <= 1,
+        print(parallel_),
+        ": tensor over two or three axes has no short form yet; write the "
+        "plan, starting from those in examples/plans");
+    if (parallel_.shard > 1) {
+      add_axis(kReplica, parallel_.data / parallel_.shard);
+      add_axis(kShard, parallel_.shard);
+    } else {
+      add_axis(kData, parallel_.data);
+    }
+    for (const Axis& axis : plan_.mesh.axes) {
+      batch_axes_.push_back(axis.name);
+    }
+    state_axes_ = parallel_.shard > 1 ? Axes{kShard} : batch_axes_;
+    add_axis(kExpert, parallel_.expert);
+    if (parallel_.expert > 1) {
+      batch_axes_.emplace_back(kExpert);
+    }
+    add_axis(kContext, context());
+    for (size_t i = 0; i < parallel_.spatial.size(); ++i) {
+      add_axis(spatial_name(i), parallel_.spatial[i]);
+    }
+    add_axis(kTensor, tensor());
+  }
+
+  Layout& layout_of(ValueId value) {
+    const auto [it, is_new] = layouts_.try_emplace(value);
+    if (is_new) {
+      it->second = replicated(static_cast<int>(step_[value].type.sizes.size()));
+      order_.push_back(value);
+    }
+    return it->second;
+  }
+
+  // --- The batch.
+
+  // The first image or volume of the batch.
+  const TensorType& image() const {
+    for (const Input& input : step_.inputs) {
+      const TensorType& type = step_[input.value].type;
+      if (input.kind == InputKind::Batch &&
+          type.sizes.size() >= kFirstSpatialDim + 2) {
+        return type;
+      }
+    }
+    throw UserError(
+        cat(print(parallel_),
+            ": spatial splits images and volumes, and no input of the batch "
+            "has 4 or 5 dims"));
+  }
+
+  std::string spatial_name(size_t position) const {
+    constexpr const char* kNames[] = {"depth", "height", "width"};
+    const size_t count = image().sizes.size() - kFirstSpatialDim;
+    WEFT_CHECK_USER(
+        parallel_.spatial.size() <= count && count <= 3,
+        print(parallel_),
+        ": spatial has more numbers than ",
+        print(image()),
+        " has dims after the channels");
+    return kNames[3 - count + position];
+  }
+
+  void split_images() {
+    for (const Input& input : step_.inputs) {
+      const Dims& sizes = step_[input.value].type.sizes;
+      if (parallel_.spatial.empty() || input.kind != InputKind::Batch ||
+          sizes.size() != image().sizes.size()) {
+        continue;
+      }
+      for (size_t i = 0; i < parallel_.spatial.size(); ++i) {
+        if (parallel_.spatial[i] > 1) {
+          layout_of(input.value).dims[kFirstSpatialDim + i] =
+              split_over({spatial_name(i)});
+        }
+      }
+    }
+  }
+
+  void split_batch() {
+    int64_t batch = 0;
+    for (const Input& input : step_.inputs) {
+      const Dims& sizes = step_[input.value].type.sizes;
+      if (input.kind != InputKind::Batch || sizes.empty()) {
+        continue;
+      }
+      if (batch == 0) {
+        batch = sizes.front();
+        choose_batch_axes(batch);
+      }
+      if (sizes.front() == batch && !batch_axes_.empty()) {
+        layout_of(input.value).dims.front() = split_over(batch_axes_);
+      }
+    }
+  }
+
+  // As many axes as divide it, from the outermost on.
+  void choose_batch_axes(int64_t batch) {
+    while (!batch_axes_.empty() && batch % ways(plan_.mesh, batch_axes_) != 0) {
+      batch_axes_.pop_back();
+    }
+  }
+
+  // --- Parameters.
+
+  void split_parameters() {
+    if (tensor() > 1) {
+      tensor_ = tensor_split(*rules_, tensor(), parallel_.vocabulary);
+      split_by(tensor_.parameters, kTensor, tensor());
+    }
+    if (parallel_.expert > 1) {
+      split_by(
+          expert_split(*rules_, parallel_.expert), kExpert, parallel_.expert);
+    }
+  }
+
+  void split_by(const Spots& spots, const std::string& axis, int64_t size) {
+    bool is_used = false;
+    for (size_t i = 0; i < spots.size(); ++i) {
+      if (spots[i]) {
+        const auto value = static_cast<ValueId>(i);
+        split(layout_of(value), step_[value].type, *spots[i], {axis});
+        is_used = true;
+      }
+    }
+    WEFT_CHECK_USER(
+        is_used,
+        print(parallel_),
+        ": ",
+        axis,
+        "=",
+        size,
+        axis == kExpert
+            ? " splits parameters that hold one matrix an expert, and the step "
+              "has none whose experts divide so"
+            : " fits no product of the step: none has a dim that divides so "
+              "and is summed over by a later product");
+  }
+
+  // --- Values of the step.
+
+  void split_sequence() {
+    if (!parallel_.sequence && context() == 1) {
+      return;
+    }
+    WEFT_CHECK_USER(
+        has_sequence(*rules_, tokens_),
+        print(parallel_),
+        ": no input of the batch has a second dim that is a sequence (two or "
+        "three dims)");
+    const Axes context_axes = context() > 1 ? Axes{kContext} : Axes{};
+    for (const Input& input : step_.inputs) {
+      const auto& spot = tokens_.sequence[index(input.value)];
+      if (spot && context() > 1) {
+        check_length(spot->size, context());
+        split(
+            layout_of(input.value),
+            step_[input.value].type,
+            *spot,
+            context_axes);
+      }
+    }
+    if (parallel_.ulysses > 1) {
+      const std::vector<SplitValue> heads =
+          heads_for_sequence(*rules_, tokens_, parallel_.ulysses * tensor());
+      WEFT_CHECK_USER(
+          !heads.empty(),
+          print(parallel_),
+          ": nothing that needs the whole sequence has heads that divide into ",
+          parallel_.ulysses * tensor(),
+          "; take fewer ranks, or context=",
+          parallel_.ulysses);
+      for (const SplitValue& each : heads) {
+        split_value(each, context_axes);
+      }
+    }
+    if (parallel_.sequence) {
+      Axes axes = context_axes;
+      axes.emplace_back(kTensor);
+      for (const SplitValue& each :
+           scattered_sums(*rules_, tokens_, tensor_.parameters)) {
+        check_length(each.spot.size, context() * tensor());
+        split_value(each, axes);
+      }
+    }
+  }
+
+  void check_length(int64_t length, int64_t pieces) const {
+    WEFT_CHECK_USER(
+        length % pieces == 0,
+        print(parallel_),
+        ": a sequence of ",
+        length,
+        " does not divide into ",
+        pieces,
+        " pieces");
+  }
+
+  // With what splits the value anyway, so that the decision moves nothing else.
+  void split_value(const SplitValue& each, const Axes& axes) {
+    const TensorType& type = step_[each.value].type;
+    Layout& layout = layout_of(each.value);
+    if (const auto& batch = tokens_.batch[index(each.value)]) {
+      split(layout, type, *batch, batch_axes_);
+    }
+    if (!tensor_.values.empty() && tensor_.values[index(each.value)]) {
+      split(layout, type, *tensor_.values[index(each.value)], {kTensor});
+    }
+    split(layout, type, each.spot, axes);
+  }
+
+  // --- What is kept from step to step.
+
+  void split_storage() {
+    for (const Belongings& each : belongings(step_)) {
+      const auto it = layouts_.find(each.parameter);
+      const TensorType& type = step_[each.parameter].type;
+      const Layout compute =
+          it == layouts_.end() ? replicated(static_cast<int>(type.sizes.size()))
+                               : it->second;
+      const Layout stored =
+          parallel_.zero > 0 && each.is_elementwise
+              ? stored_split(compute, type, state_axes_, plan_.mesh)
+              : compute;
+      if (stored == replicated(static_cast<int>(type.sizes.size()))) {
+        continue;
+      }
+      if (parallel_.zero >= 3 && stored != compute) {
+        layout_of(each.parameter) = stored;
+        compute_.emplace(each.parameter, compute);
+      }
+      for (const ValueId state : each.states) {
+        layout_of(state) = stored;
+      }
+      if (parallel_.zero >= 2 && each.gradient != ValueId::None) {
+        layout_of(each.gradient) = stored;
+      }
+    }
+  }
+
+  // Inputs in their order, then what the step makes in its order.
+  void write_decisions() {
+    std::sort(order_.begin(), order_.end());
+    std::vector<Decision> decisions;
+    for (const ValueId value : order_) {
+      const TensorType& type = step_[value].type;
+      const auto canonical_layout = [&](const Layout& layout) {
+        return canonical(layout, type, plan_.mesh);
+      };
+      Decision decision;
+      decision.pattern = step_[value].name;
+      decision.layout = canonical_layout(layouts_.at(value));
+      if (const auto it = compute_.find(value); it != compute_.end()) {
+        decision.compute = canonical_layout(it->second);
+      }
+      decisions.push_back(std::move(decision));
+    }
+    plan_.decisions = with_patterns(decisions, step_);
+  }
+
+  const Parallel& parallel_;
+  const Graph& graph_;
+  const Function& step_;
+  Plan plan_;
+  // Axes over which the batch is split, and what `zero` splits.
+  Axes batch_axes_;
+  Axes state_axes_;
+  std::map<ValueId, Layout> layouts_;
+  std::map<ValueId, Layout> compute_;
+  std::vector<ValueId> order_;
+  std::unique_ptr<StepRules> rules_;
+  TokenDims tokens_;
+  TensorSplit tensor_;
+};
+
+}  // namespace
+
+Plan expand(const Parallel& parallel, const Graph& graph) {
+  verify(parallel);
+  return Expansion(parallel, graph).run();
+}
+
+}  // namespace weft

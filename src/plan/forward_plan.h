@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+namespace weft {
+
+// The same plan for a step that only goes forward, as evaluation does: without
+// the lines that name nothing of it. For a step that trains, the plan itself.
+Plan forward_plan(Plan plan, const Graph& graph);
+
+}  // namespace weft

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/parallel.h"
+
+#include "base/error.h"
+
+#include <charconv>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <set>
+
+namespace weft {
+namespace {
+
+constexpr const char* kWords =
+    "data=N, tensor=N (or 2x2, 2x2x2), sequence, vocabulary=off, context=N, "
+    "ulysses=N, expert=N, spatial=2x2, zero=1, 2 or 3, shard=N";
+
+// One word: its key, and what stands after '='.
+struct Word {
+  std::string key;
+  std::string value;
+  bool has_value = false;
+};
+
+Word word_of(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    return {std::string(text), "", false};
+  }
+  return {
+      std::string(text.substr(0, equals)),
+      std::string(text.substr(equals + 1)),
+      true};
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\n");
+  return first == std::string::npos
+             ? ""
+             : text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
+}
+
+std::string joined(const std::vector<int64_t>& sizes) {
+  std::vector<std::string> parts;
+  for (const int64_t size : sizes) {
+    parts.push_back(cat(size));
+  }
+  return join(parts, "x");
+}
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  return std::accumulate(
+      sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+class WordReader {
+ public:
+  explicit WordReader(std::string source) : source_(std::move(source)) {}
+
+  void read(const Word& word, Parallel& out) {
+    if (!seen_.insert(word.key).second) {
+      fail(cat("the word ", word.key, " stands twice"));
+    }
+    if (word.key == "data") {
+      out.data = number(word);
+    } else if (word.key == "tensor") {
+      out.tensor = numbers(word);
+    } else if (word.key == "sequence") {
+      out.sequence = is_on(word);
+    } else if (word.key == "vocabulary") {
+      out.vocabulary = is_on(word);
+    } else if (word.key == "context") {
+      out.context = number(word);
+    } else if (word.key == "ulysses") {
+      out.ulysses = number(word);
+    } else if (word.key == "expert") {
+      out.expert = number(word);
+    } else if (word.key == "spatial") {
+      out.spatial = numbers(word);
+    } else if (word.key == "zero") {
+      const int64_t level = number(word);
+      if (level > 3) {
+        fail(cat("zero is 1, 2 or 3, found ", level));
+      }
+      out.zero = static_cast<int>(level);
+    } else if (word.key == "shard") {
+      out.shard = number(word);
+    } else {
+      fail(
+          cat("no word is called ",
+              quote(word.key),
+              "; there are ",
+              kWords,
+              ", with commas between"));
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    throw UserError(cat(source_, ": ", message));
+  }
+
+  bool is_on(const Word& word) const {
+    if (word.has_value && word.value != "on" && word.value != "off") {
+      fail(cat(word.key, " is on or off, found ", quote(word.value)));
+    }
+    return word.value != "off";
+  }
+
+  std::vector<int64_t> numbers(const Word& word) const {
+    std::vector<int64_t> sizes;
+    for (const std::string& part : split(word.value, 'x')) {
+      int64_t size = 0;
+      const char* end = part.data() + part.size();
+      const auto [at, error] = std::from_chars(part.data(), end, size);
+      if (error != std::errc() || at != end || size < 1) {
+        fail(
+            cat(word.key,
+                " takes a number of ranks, as in ",
+                word.key,
+                "=2; found ",
+                word.has_value ? quote(word.value) : "none"));
+      }
+      sizes.push_back(size);
+    }
+    return sizes;
+  }
+
+  int64_t number(const Word& word) const {
+    const std::vector<int64_t> sizes = numbers(word);
+    if (sizes.size() != 1) {
+      fail(cat(word.key, " takes one number, found ", quote(word.value)));
+    }
+    return sizes.front();
+  }
+
+  std::string source_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+std::string print(const Parallel& parallel) {
+  std::vector<std::string> words;
+  const auto add_size = [&](const char* key, int64_t size) {
+    if (size > 1) {
+      words.push_back(cat(key, "=", size));
+    }
+  };
+  add_size("data", parallel.data);
+  if (!parallel.tensor.empty()) {
+    words.push_back(cat("tensor=", joined(parallel.tensor)));
+  }
+  if (parallel.sequence) {
+    words.emplace_back("sequence");
+  }
+  if (!parallel.vocabulary) {
+    words.emplace_back("vocabulary=off");
+  }
+  add_size("context", parallel.context);
+  add_size("ulysses", parallel.ulysses);
+  add_size("expert", parallel.expert);
+  if (!parallel.spatial.empty()) {
+    words.push_back(cat("spatial=", joined(parallel.spatial)));
+  }
+  if (parallel.zero > 0) {
+    words.push_back(cat("zero=", parallel.zero));
+  }
+  add_size("shard", parallel.shard);
+  return join(words, ",");
+}
+
+Parallel parse_parallel(std::string_view text, const std::string& source) {
+  Parallel parallel;
+  WordReader reader(source);
+  for (const std::string& part : split(text, ',')) {
+    const std::string word = trimmed(part);
+    if (!word.empty()) {
+      reader.read(word_of(word), parallel);
+    }
+  }
+  try {
+    verify(parallel);
+  } catch (const UserError& error) {
+    throw UserError(cat(source, ": ", error.what()));
+  }
+  return parallel;
+}
+
+void verify(const Parallel& parallel) {
+  WEFT_CHECK_USER(
+      parallel.tensor.size() <= 3,
+      "tensor has one, two or three numbers, found ",
+      joined(parallel.tensor));
+  WEFT_CHECK_USER(
+      !parallel.sequence || parallel.tensor.size() == 1,
+      "sequence splits over the axis of tensor: give tensor=N, one number");
+  WEFT_CHECK_USER(
+      parallel.vocabulary || !parallel.tensor.empty(),
+      "vocabulary=off is about tensor: give tensor=N, or leave it out");
+  WEFT_CHECK_USER(
+      parallel.context == 1 || parallel.ulysses == 1,
+      "context and ulysses both split the sequence: give one of them");
+  WEFT_CHECK_USER(
+      parallel.spatial.empty() || (parallel.context == 1 &&
+                                   parallel.ulysses == 1 && !parallel.sequence),
+      "spatial is about images and volumes, and context, ulysses and sequence "
+      "about texts: give one of them");
+  WEFT_CHECK_USER(
+      parallel.spatial.size() <= 3,
+      "spatial has one to three numbers, found ",
+      joined(parallel.spatial));
+  WEFT_CHECK_USER(
+      parallel.zero == 0 || parallel.data > 1,
+      "zero=",
+      parallel.zero,
+      " splits over the ranks of data: give data=N");
+  WEFT_CHECK_USER(
+      parallel.shard == 1 || parallel.zero > 0,
+      "shard=",
+      parallel.shard,
+      " says over how many ranks zero splits: give zero=1, 2 or 3");
+  WEFT_CHECK_USER(
+      parallel.data % parallel.shard == 0,
+      "shard=",
+      parallel.shard,
+      " must divide data=",
+      parallel.data);
+}
+
+int64_t rank_count(const Parallel& parallel) {
+  return parallel.data * product(parallel.tensor) * parallel.context *
+         parallel.ulysses * parallel.expert * product(parallel.spatial);
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short forms of plans: "data=2,tensor=2,sequence,zero=3". `expand` writes the
+// plan that they stand for, by the structure of a step and the rules of the op
+// table; docs/parallel.md has an example of every word.
+#pragma once
+
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+struct Parallel {
+  // `data=N`: ranks that each take a part of the batch.
+  int64_t data = 1;
+  // `tensor=N`: parameters of products are split by columns, then by rows, so
+  // that what lies between needs no exchange. One number; `2x2` and `2x2x2` are
+  // two and three, and split every product over as many axes.
+  std::vector<int64_t> tensor = {};
+  // `sequence`: between such pairs, values are split along the sequence over
+  // the axis of `tensor`.
+  bool sequence = false;
+  // `vocabulary=off`: tables that the batch looks up and the output layer stay
+  // whole, which `tensor` else splits.
+  bool vocabulary = true;
+  // `context=N`: the sequence of everything is split.
+  int64_t context = 1;
+  // `ulysses=N`: likewise, and attention is split by heads.
+  int64_t ulysses = 1;
+  // `expert=N`: parameters that are one matrix an expert are split by experts;
+  // all else takes the axis for one more part of the batch.
+  int64_t expert = 1;
+  // `spatial=2x2`: dims of images or volumes after the channels.
+  std::vector<int64_t> spatial = {};
+  // `zero=1`: optimizer states are split over `data`; 2: gradients too, as soon
+  // as they are made; 3: parameters too, gathered before use.
+  int zero = 0;
+  // `shard=N`: `zero` splits over N ranks of `data` and not over all of them.
+  int64_t shard = 1;
+
+  bool operator==(const Parallel&) const = default;
+};
+
+// Only what differs from one rank, in the order above.
+std::string print(const Parallel& parallel);
+// `source` names the text in messages. Throws UserError with the list of words.
+Parallel parse_parallel(std::string_view text, const std::string& source);
+// Throws UserError for words that contradict each other.
+void verify(const Parallel& parallel);
+
+// Of the mesh.
+int64_t rank_count(const Parallel& parallel);
+
+// The plan for the step of `graph`; it verifies. Values that are cheap to make
+// again are. A batch that does not divide is whole on every rank, which is as
+// exact and no faster; so is every parameter that a word does not fit. Throws
+// UserError when a word fits nothing of the step.
+Plan expand(const Parallel& parallel, const Graph& graph);
+
+}  // namespace weft

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/tensor_split.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <set>
+
+namespace weft {
+namespace {
+
+// Where a split by columns goes.
+struct Course {
+  bool is_open = true;
+  // Products in whose sums it ends.
+  int ends = 0;
+  // Where it stopped at a factor that cannot be split: that many sections would
+  // leave the factor whole.
+  int64_t sections = 1;
+  Spots spots;
+  // Nodes that it reached.
+  std::vector<size_t> nodes;
+};
+
+class TensorSplitter {
+ public:
+  TensorSplitter(const StepRules& rules, int64_t ways, bool vocabulary)
+      : rules_(rules),
+        step_(rules.step()),
+        ways_(ways),
+        vocabulary_(vocabulary),
+        parameters_(step_.values.size()),
+        spots_(step_.values.size()),
+        is_last_(step_.nodes.size(), true) {
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      products_.push_back(
+          step_.nodes[i].phase == Phase::Forward ? product_of(rules_, i)
+                                                 : std::nullopt);
+    }
+    find_last();
+  }
+
+  TensorSplit run() {
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      if (products_[i]) {
+        visit(i, *products_[i]);
+      }
+    }
+    if (vocabulary_) {
+      split_tables();
+    }
+    return {std::move(parameters_), std::move(spots_)};
+  }
+
+ private:
+  // Nodes of forward after which no product with a parameter comes.
+  void find_last() {
+    for (size_t i = step_.nodes.size(); i-- > 0;) {
+      for (const ValueId result : step_.nodes[i].results) {
+        for (const NodeId user : rules_.users(result)) {
+          if (step_.nodes[index(user)].phase == Phase::Forward &&
+              (products_[index(user)] || !is_last_[index(user)])) {
+            is_last_[i] = false;
+          }
+        }
+      }
+    }
+  }
+
+  bool fits(int64_t size) const { return size >= ways_; }
+
+  ValueId operand(size_t node, int position) const {
+    return operands(step_.nodes[node])[static_cast<size_t>(position)];
+  }
+
+  void visit(size_t node, const Product& product) {
+    const ValueId weight = rules_.parameter(operand(node, product.weight));
+    if (const auto& decided = parameters_[index(weight)]) {
+      follow_decided(node, product, *decided);
+      return;
+    }
+    if (split_rows(node, product)) {
+      return;
+    }
+    for (const int factor : product.made) {
+      if (split_columns(node, factor)) {
+        return;
+      }
+    }
+    if (vocabulary_ && is_last_[node]) {
+      split_last(node, product);
+    }
+  }
+
+  // A parameter that another product uses too.
+  void follow_decided(size_t node, const Product& product, const Spot& spot) {
+    const auto here = rules_.in_view(operand(node, product.weight), spot);
+    const auto factor =
+        here ? factor_at(rules_.rule(node), {false, product.weight}, *here)
+             : std::nullopt;
+    if (factor) {
+      keep(follow(node, *factor, /*is_strict=*/false));
+    }
+  }
+
+  bool split_rows(size_t node, const Product& product) {
+    const auto& spot = spots_[index(operand(node, product.other))];
+    const auto factor =
+        spot ? factor_at(rules_.rule(node), {false, product.other}, *spot)
+             : std::nullopt;
+    if (!factor || std::find(
+                       product.contracted.begin(),
+                       product.contracted.end(),
+                       factor->factor) == product.contracted.end()) {
+      return false;
+    }
+    decide(node, product.weight, *factor);
+    return true;
+  }
+
+  bool split_columns(size_t node, int factor) {
+    const int64_t size =
+        rules_.rule(node).factors[static_cast<size_t>(factor)].size;
+    // Sections only grow, and few are ever needed.
+    for (int64_t sections = 1; fits(size / sections) && size % sections == 0;) {
+      const Course course =
+          follow(node, {factor, sections, size / sections}, true);
+      if (course.is_open && course.ends > 0) {
+        keep(course);
+        return true;
+      }
+      if (course.sections <= sections) {
+        return false;
+      }
+      sections = course.sections;
+    }
+    return false;
+  }
+
+  void split_last(size_t node, const Product& product) {
+    const int factor = product.made.front();
+    const int64_t size =
+        rules_.rule(node).factors[static_cast<size_t>(factor)].size;
+    if (size / ways_ >= kLeastRows) {
+      keep(follow(node, {factor, 1, size}, /*is_strict=*/false));
+    }
+  }
+
+  void split_tables() {
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      const Rule& rule = rules_.rule(i);
+      const std::vector<ValueId> read = operands(step_.nodes[i]);
+      if (step_.nodes[i].phase != Phase::Forward ||
+          !std::any_of(read.begin(), read.end(), [this](ValueId value) {
+            return rules_.is_from_batch(value);
+          })) {
+        continue;
+      }
+      for (size_t f = 0; f < rule.factors.size(); ++f) {
+        if (rule.factors[f].kind != FactorKind::Lookup ||
+            rule.factors[f].size / ways_ < kLeastRows) {
+          continue;
+        }
+        for (size_t o = 0; o < read.size(); ++o) {
+          decide(
+              i,
+              static_cast<int>(o),
+              {static_cast<int>(f), 1, rule.factors[f].size});
+        }
+      }
+    }
+  }
+
+  // Splits the parameter of which the operand is a view, if it has the factor.
+  void decide(size_t node, int position, const FactorSpot& factor) {
+    const ValueId value = operand(node, position);
+    const ValueId parameter = rules_.parameter(value);
+    if (parameter == ValueId::None || parameters_[index(parameter)]) {
+      return;
+    }
+    const auto here = spot_at(rules_.rule(node), {false, position}, factor);
+    if (here) {
+      parameters_[index(parameter)] = rules_.in_parameter(value, *here);
+    }
+  }
+
+  void keep(const Course& course) {
+    for (size_t i = 0; i < course.spots.size(); ++i) {
+      if (course.spots[i]) {
+        spots_[i] = course.spots[i];
+      }
+    }
+    for (const size_t node : course.nodes) {
+      const Rule& rule = rules_.rule(node);
+      for (size_t r = 0; r < step_.nodes[node].results.size(); ++r) {
+        const auto& spot = course.spots[index(step_.nodes[node].results[r])];
+        const auto factor =
+            spot ? factor_at(rule, {true, static_cast<int>(r)}, *spot)
+                 : std::nullopt;
+        if (!factor) {
+          continue;
+        }
+        const size_t count = operands(step_.nodes[node]).size();
+        for (size_t o = 0; o < count; ++o) {
+          decide(node, static_cast<int>(o), *factor);
+        }
+      }
+    }
+  }
+
+  // From a factor of a product's result through all readers in forward.
+  Course follow(size_t node, const FactorSpot& from, bool is_strict) const {
+    Course course;
+    course.spots.resize(step_.values.size());
+    std::set<size_t> next;
+    if (!reach(course, node, from, next)) {
+      course.is_open = false;
+      return course;
+    }
+    while (!next.empty() && (course.is_open || !is_strict)) {
+      const size_t reader = *next.begin();
+      next.erase(next.begin());
+      pass(course, reader, from, next);
+    }
+    return course;
+  }
+
+  // Sets the results of a node that have the factor; false when one lacks it.
+  bool reach(
+      Course& course,
+      size_t node,
+      const FactorSpot& factor,
+      std::set<size_t>& next) const {
+    const Rule& rule = rules_.rule(node);
+    bool is_everywhere = true;
+    for (size_t r = 0; r < step_.nodes[node].results.size(); ++r) {
+      const TensorPlace place = {true, static_cast<int>(r)};
+      const ValueId result = step_.nodes[node].results[r];
+      if (!has_factor(rule, place, factor.factor)) {
+        is_everywhere =
+            is_everywhere && !is_summed(rule, factor.factor, place.tensor);
+        continue;
+      }
+      course.spots[index(result)] = spot_at(rule, place, factor);
+      for (const NodeId user : rules_.users(result)) {
+        if (step_.nodes[index(user)].phase == Phase::Forward) {
+          next.insert(index(user));
+        }
+      }
+      // What the user is given must be whole.
+      is_everywhere =
+          is_everywhere && std::none_of(
+                               step_.outputs.begin(),
+                               step_.outputs.end(),
+                               [result](const Output& o) {
+                                 return o.value == result &&
+                                        o.kind != OutputKind::Buffer;
+                               });
+    }
+    course.nodes.push_back(node);
+    return is_everywhere;
+  }
+
+  void pass(
+      Course& course,
+      size_t node,
+      const FactorSpot& from,
+      std::set<size_t>& next) const {
+    const Rule& rule = rules_.rule(node);
+    const std::vector<ValueId> read = operands(step_.nodes[node]);
+    for (size_t o = 0; o < read.size(); ++o) {
+      const std::optional<Spot> spot = course.spots[index(read[o])];
+      if (!spot) {
+        continue;
+      }
+      const auto factor = factor_at(rule, {false, static_cast<int>(o)}, *spot);
+      if (!factor) {
+        course.is_open = false;
+        continue;
+      }
+      // A split that reaches beyond the factor is one of the factor only if it
+      // divides.
+      const bool divides =
+          factor->size == spot->size || factor->size % ways_ == 0;
+      const Factor& what = rule.factors[static_cast<size_t>(factor->factor)];
+      if (what.kind != FactorKind::Free || !divides || !fits(factor->size)) {
+        course.is_open = false;
+        course.sections =
+            std::max(course.sections, from.sections * factor->size);
+        continue;
+      }
+      const auto& product = products_[node];
+      if (product && static_cast<int>(o) == product->other &&
+          std::find(
+              product->contracted.begin(),
+              product->contracted.end(),
+              factor->factor) != product->contracted.end()) {
+        ++course.ends;
+        continue;
+      }
+      course.is_open = reach(course, node, *factor, next) && course.is_open;
+    }
+  }
+
+  const StepRules& rules_;
+  const Function& step_;
+  const int64_t ways_;
+  const bool vocabulary_;
+  // What is decided, and where the split is found in forward.
+  Spots parameters_;
+  Spots spots_;
+  std::vector<std::optional<Product>> products_;
+  std::vector<bool> is_last_;
+};
+
+}  // namespace
+
+TensorSplit tensor_split(
+    const StepRules& rules, int64_t ways, bool vocabulary) {
+  return TensorSplitter(rules, ways, vocabulary).run();
+}
+
+Spots expert_split(const StepRules& rules, int64_t ways) {
+  const Function& step = rules.step();
+  Spots parameters(step.values.size());
+  for (size_t i = 0; i < step.nodes.size(); ++i) {
+    const auto product = step.nodes[i].phase == Phase::Forward
+                             ? product_of(rules, i)
+                             : std::nullopt;
+    if (!product || product->shared.empty()) {
+      continue;
+    }
+    const int factor = product->shared.front();
+    const int64_t size =
+        rules.rule(i).factors[static_cast<size_t>(factor)].size;
+    const ValueId weight =
+        operands(step.nodes[i])[static_cast<size_t>(product->weight)];
+    const auto here =
+        spot_at(rules.rule(i), {false, product->weight}, {factor, 1, size});
+    const auto spot = here ? rules.in_parameter(weight, *here) : std::nullopt;
+    const ValueId parameter = rules.parameter(weight);
+    if (spot && is_alone(*spot, step[parameter].type) && size % ways == 0) {
+      parameters[index(parameter)] = spot;
+    }
+  }
+  return parameters;
+}
+
+}  // namespace weft

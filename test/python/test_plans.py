@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plans in examples/plans fit the models that they are for."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = pathlib.Path(sys.executable).parent / "weft"
+
+MODELS = {
+    "gpt_megatron": "gpt",
+    "gpt_megatron_sequence": "gpt",
+    "gpt_fsdp": "gpt",
+    "gpt_ulysses": "gpt",
+    "gpt_2d": "gpt",
+    "gpt_3d": "gpt",
+    "cosmoflow_spatial": "cosmoflow",
+}
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    """The tiny examples, captured once."""
+    folder = tmp_path_factory.mktemp("plans")
+    models = pathlib.Path(__file__).parents[2] / "examples" / "models"
+    for name in sorted(set(MODELS.values())):
+        subprocess.run([PROGRAM, "capture", f"{models}/{name}.py:tiny", "-o", folder / f"{name}.graph"], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("plan", MODELS)
+def test_a_plan_fits_its_model(root, graphs, plan):
+    path = root / "examples" / "plans" / f"{plan}.plan"
+    done = subprocess.run(
+        [PROGRAM, "plan", graphs / f"{MODELS[plan]}.graph", "--plan", path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("//")]
+    assert done.stdout.splitlines() == lines
+
+
+def test_every_plan_is_tested(root):
+    plans = {path.stem for path in (root / "examples" / "plans").glob("*.plan")}
+    assert plans == {*MODELS, "data_parallel"}  # test_execute.py runs that one
