@@ -44,8 +44,11 @@ std::string passed(
       .plan = plan,
       .cluster = cluster,
       .graph = {},
+      .reads = {},
+      .unexpanded = {},
       .layouts = {},
-      .summed = {},
+      .resting = {},
+      .assignments = {},
       .program = parse_program(text, "p")};
   // The driver verifies after each.
   run_passes(passes, lowering, LowerOptions());
