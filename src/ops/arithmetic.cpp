@@ -65,6 +65,11 @@ ValueId div(NodeBuilder& builder, ValueId a, double b) {
   return builder.call("aten.div.Scalar", {{a}, {b}});
 }
 
+ValueId replaced(NodeBuilder& builder, ValueId a, double mark, double instead) {
+  const ValueId marked = builder.call("aten.eq.Scalar", {{a}, {mark}});
+  return builder.call("aten.masked_fill.Scalar", {{a}, {marked}, {instead}});
+}
+
 ValueId apply(NodeBuilder& builder, std::string_view op, ValueId a) {
   return builder.call(op, {{a}});
 }

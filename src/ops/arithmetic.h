@@ -19,6 +19,9 @@ ValueId add(NodeBuilder& builder, ValueId a, double b);
 ValueId mul(NodeBuilder& builder, ValueId a, double b);
 ValueId div(NodeBuilder& builder, ValueId a, double b);
 
+// `instead` for every element of `a` that is `mark`.
+ValueId replaced(NodeBuilder& builder, ValueId a, double mark, double instead);
+
 // "aten.exp" and other ops of one operand.
 ValueId apply(NodeBuilder& builder, std::string_view op, ValueId a);
 

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "ops/call.h"
+#include "ops/expand.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
 
@@ -257,6 +258,7 @@ OpDef convolution_op(
       .scratch_bytes = convolution_scratch,
       .types = convolution_types,
       .localize = localize_forward,
+      .expand = expand_convolution,
       .backward = "aten.convolution_backward",
       .examples = std::move(examples),
   };
@@ -290,6 +292,7 @@ void add_convolution_ops(OpTable& ops) {
       .scratch_bytes = convolution_backward_scratch,
       .types = convolution_backward_types,
       .localize = localize_backward,
+      .expand = expand_convolution_backward,
       .examples =
           {"(f32[4, 8, 8, 8], f32[4, 4, 8, 8], f32[8, 4, 3, 3], none, [1, 1], "
            "[1, 1], [1, 1], false, [0, 0], 1, [true, true, false])",

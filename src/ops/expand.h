@@ -14,6 +14,7 @@ using Expanded = std::vector<ValueId>;
 
 Expanded expand_softmax(NodeBuilder& builder, const Node& node);
 Expanded expand_softmax_backward(NodeBuilder& builder, const Node& node);
+Expanded expand_safe_softmax(NodeBuilder& builder, const Node& node);
 Expanded expand_log_softmax(NodeBuilder& builder, const Node& node);
 Expanded expand_log_softmax_backward(NodeBuilder& builder, const Node& node);
 
@@ -28,6 +29,10 @@ Expanded expand_variance(NodeBuilder& builder, const Node& node);
 Expanded expand_logsumexp(NodeBuilder& builder, const Node& node);
 Expanded expand_aminmax(NodeBuilder& builder, const Node& node);
 Expanded expand_vector_norm(NodeBuilder& builder, const Node& node);
+
+// Those with a bias.
+Expanded expand_convolution(NodeBuilder& builder, const Node& node);
+Expanded expand_convolution_backward(NodeBuilder& builder, const Node& node);
 
 // Flash attention on the CPU: t, and s under a causal mask, become free.
 Expanded expand_attention(NodeBuilder& builder, const Node& node);

@@ -98,11 +98,7 @@ class Attention {
   // A query that the mask keeps from all keys has output and logsumexp 0, as
   // the kernel says: what marks it, `mark` in `a`, becomes `instead`.
   ValueId without(ValueId a, double mark, double instead) const {
-    if (mask_ == ValueId::None) {
-      return a;
-    }
-    const ValueId marked = builder_.call("aten.eq.Scalar", {{a}, {mark}});
-    return builder_.call("aten.masked_fill.Scalar", {{a}, {marked}, {instead}});
+    return mask_ == ValueId::None ? a : replaced(builder_, a, mark, instead);
   }
 
   // Times the scale.

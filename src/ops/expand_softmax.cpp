@@ -3,6 +3,8 @@
 #include "ops/call.h"
 #include "ops/expand.h"
 
+#include <limits>
+
 namespace weft {
 namespace {
 
@@ -29,6 +31,24 @@ Expanded expand_softmax(NodeBuilder& builder, const Node& node) {
   const ValueId powers =
       apply(builder, "aten.exp", centered(builder, value_arg(node, 0), dim));
   const ValueId total = sum_over(builder, powers, dim);
+  return in_types_of(builder, node, {div(builder, powers, total)});
+}
+
+// (input, dim, *, dtype): a row of nothing but -inf gives zeros.
+Expanded expand_safe_softmax(NodeBuilder& builder, const Node& node) {
+  const Dims dim = dim_of(builder, node, 1);
+  if (dim.empty()) {
+    return {};
+  }
+  const DType dtype = builder.type(node.results.front()).dtype;
+  const ValueId input =
+      widened(builder, in_dtype(builder, value_arg(node, 0), dtype));
+  const double nothing = -std::numeric_limits<double>::infinity();
+  const ValueId highest =
+      replaced(builder, max_over(builder, input, dim), nothing, 0);
+  const ValueId powers =
+      apply(builder, "aten.exp", sub(builder, input, highest));
+  const ValueId total = replaced(builder, sum_over(builder, powers, dim), 0, 1);
   return in_types_of(builder, node, {div(builder, powers, total)});
 }
 

@@ -150,8 +150,9 @@ void add_softmax_ops(OpTable& ops) {
       .flops = per_element(6),
       .scratch_bytes = safe_softmax_scratch,
       .types = safe_softmax_types,
+      .expand = expand_safe_softmax,
       .backward = "aten._softmax_backward_data",
-      .examples = {"(f32[4, 8, 12], -1)"},
+      .examples = {"(f32[4, 8, 12], -1)", "(f16[4, 8, 12], 1, dtype=f32)"},
   });
   ops.push_back({
       .name = "aten._masked_softmax",

@@ -23,6 +23,9 @@ ValueTensors operands_of(const Node& node, const ValueTensors& values) {
 void check_types(
     const Function& function, const Node& node, const ValueTensors& results) {
   for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) {
+      continue;
+    }
     const std::string said = print(function[node.results[i]].type);
     const std::string made = print(type_of(results[i]));
     WEFT_CHECK_USER(
@@ -137,6 +140,9 @@ class SplitRun {
       ValueTensors of_result;
       for (const ValueTensors& part : parts) {
         of_result.push_back(part[i]);
+      }
+      if (!of_result.front().defined()) {
+        continue;
       }
       values_[index(result)] = join_parts(
           of_result,
