@@ -5,11 +5,8 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/data_parallel.h"
-#include "program/piece.h"
 #include "train/saving.h"
 #include "train/state_store.h"
-
-#include <ATen/ops/empty.h>
 
 #include <cmath>
 #include <filesystem>
@@ -163,11 +160,6 @@ Communicator& TrainerHandle::everybody() {
   return *everybody_;
 }
 
-bool TrainerHandle::is_whole(const Trainer::Resident& resident) const {
-  return whole_sizes(resident.type, resident.layout, trainer_->mesh()) ==
-         resident.type.sizes;
-}
-
 void TrainerHandle::fill(
     const std::string& name, const at::Tensor& whole, bool from_first) {
   const Trainer::Resident& into = resident(name);
@@ -182,22 +174,10 @@ void TrainerHandle::fill(
 
 at::Tensor TrainerHandle::whole(const std::string& name) {
   const Trainer::Resident& mine = resident(name);
-  if (is_whole(mine)) {
-    return mine.tensor;
-  }
-  const int64_t ranks = trainer_->options().ranks;
-  const at::Tensor piece = mine.tensor.contiguous();
-  std::vector<int64_t> sizes = piece.sizes().vec();
-  sizes.insert(sizes.begin(), ranks);
-  const at::Tensor pieces = at::empty(sizes, piece.options());
-  everybody().all_gather(pieces, piece)->wait();
-  const at::Tensor whole = at::empty(
-      whole_sizes(mine.type, mine.layout, trainer_->mesh()), piece.options());
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    piece_of_tensor(whole, mine.layout, trainer_->mesh(), rank)
-        .copy_(pieces.select(0, rank));
-  }
-  return whole;
+  return is_whole(mine.layout, trainer_->mesh())
+             ? mine.tensor
+             : gather_whole(
+                   everybody(), mine.tensor, mine.layout, trainer_->mesh());
 }
 
 std::string TrainerHandle::save(
