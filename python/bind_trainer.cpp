@@ -14,18 +14,6 @@ namespace {
 
 using CaptureFunction = std::function<Graph(bool is_evaluation)>;
 
-BadLoss bad_loss_of(const std::string& word) {
-  for (const auto& [name, value] :
-       {std::pair{"stop", BadLoss::Stop},
-        std::pair{"skip", BadLoss::Skip},
-        std::pair{"go-on", BadLoss::GoOn}}) {
-    if (word == name) {
-      return value;
-    }
-  }
-  throw UserError(cat("bad_loss is stop, skip or go-on, not ", quote(word)));
-}
-
 std::shared_ptr<TrainerHandle> make_trainer(
     const CaptureFunction& capture, const py::dict& options) {
   TrainerHandleOptions chosen;
@@ -35,7 +23,7 @@ std::shared_ptr<TrainerHandle> make_trainer(
   chosen.trainer.budget_bytes = options["budget_bytes"].cast<int64_t>();
   chosen.trainer.clip_norm = options["clip_norm"].cast<double>();
   chosen.trainer.bad_loss =
-      bad_loss_of(options["bad_loss"].cast<std::string>());
+      parse_bad_loss(options["bad_loss"].cast<std::string>());
   chosen.trainer.accumulate = options["accumulate"].cast<int64_t>();
   chosen.trainer.keep_gradients = options["keep_gradients"].cast<bool>();
   WEFT_CHECK_USER(
@@ -75,7 +63,7 @@ py::list residents(const std::shared_ptr<TrainerHandle>& self) {
         std::string(name(each.input.kind)),
         each.input.keys,
         keeping(self, each.tensor),
-        self->is_whole(each)));
+        is_whole(each.layout, self->trainer().mesh())));
   }
   return out;
 }

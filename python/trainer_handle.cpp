@@ -6,12 +6,8 @@
 #include "checkpoint/checkpoint.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
-#include "program/piece.h"
 #include "train/saving.h"
 #include "train/state_store.h"
-
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <filesystem>
@@ -174,11 +170,6 @@ Communicator& TrainerHandle::everybody() {
   return *everybody_;
 }
 
-bool TrainerHandle::is_whole(const Trainer::Resident& resident) const {
-  return whole_sizes(resident.type, resident.layout, trainer_->mesh()) ==
-         resident.type.sizes;
-}
-
 void TrainerHandle::fill(
     const std::string& name, const at::Tensor& whole, bool from_first) {
   const Trainer::Resident& into = resident(name);
@@ -193,34 +184,10 @@ void TrainerHandle::fill(
 
 at::Tensor TrainerHandle::whole(const std::string& name) {
   const Trainer::Resident& mine = resident(name);
-  if (is_whole(mine)) {
-    return mine.tensor;
-  }
-  const int64_t ranks = trainer_->options().ranks;
-  const at::Tensor whole = at::empty(
-      whole_sizes(mine.type, mine.layout, trainer_->mesh()),
-      mine.tensor.options());
-  // Pieces may differ in size: each has room for the largest, rank 0's.
-  const auto sizes_of = [&](int64_t rank) {
-    return local_type(
-               make_type(mine.type.dtype, whole.sizes().vec()),
-               mine.layout,
-               trainer_->mesh(),
-               rank)
-        .sizes;
-  };
-  const int64_t room = element_count(make_type(mine.type.dtype, sizes_of(0)));
-  const at::Tensor padded = at::zeros({room}, mine.tensor.options());
-  padded.narrow(0, 0, mine.tensor.numel()).copy_(mine.tensor.reshape({-1}));
-  const at::Tensor pieces = at::empty({ranks, room}, padded.options());
-  everybody().all_gather(pieces, padded)->wait();
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    const Dims sizes = sizes_of(rank);
-    const at::Tensor piece = pieces.select(0, rank).narrow(
-        0, 0, element_count(make_type(mine.type.dtype, sizes)));
-    put_piece(whole, mine.layout, trainer_->mesh(), rank, piece.reshape(sizes));
-  }
-  return whole;
+  return is_whole(mine.layout, trainer_->mesh())
+             ? mine.tensor
+             : gather_whole(
+                   everybody(), mine.tensor, mine.layout, trainer_->mesh());
 }
 
 std::string TrainerHandle::save(

@@ -57,8 +57,6 @@ class TrainerHandle {
   // 1 without loss scaling.
   double loss_scale() const { return scale_ ? scale_->scale() : 1; }
 
-  // Whether this rank holds all of it.
-  bool is_whole(const Trainer::Resident& resident) const;
   // Puts the rank's piece of `whole` into the resident of that name. With
   // `from_first`, of rank 0's `whole`.
   void fill(const std::string& name, const at::Tensor& whole, bool from_first);

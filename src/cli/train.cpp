@@ -50,12 +50,6 @@ struct TrainFlags {
   std::string graphs;
 };
 
-BadLoss bad_loss_of(const std::string& word) {
-  return word == "skip"    ? BadLoss::Skip
-         : word == "go-on" ? BadLoss::GoOn
-                           : BadLoss::Stop;
-}
-
 DatasetKind data_kind_of(const std::string& word) {
   return word == "text"     ? DatasetKind::Text
          : word == "tokens" ? DatasetKind::Tokens
@@ -264,7 +258,7 @@ void run_train(TrainFlags& flags) {
   flags.options.shuffle = !flags.in_order;
   flags.options.drop_last = !flags.keep_last;
   flags.options.schedule = parse_schedule(whole_schedule(flags), "--schedule");
-  flags.options.trainer.bad_loss = bad_loss_of(flags.bad_loss);
+  flags.options.trainer.bad_loss = parse_bad_loss(flags.bad_loss);
   flags.options.dataset.kind = data_kind_of(flags.data_kind);
   if (flags.precision == "f16-mixed" || flags.loss_scale > 0) {
     flags.options.loss_scale.emplace();

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -277,6 +278,8 @@ TEST(LosingProgram, DISABLED_Steps) {
     });
     if (is_lost && what == "kill early") {
       std::raise(SIGKILL);
+    } else if (is_lost && what == "stop early") {
+      std::raise(SIGSTOP);
     }
     const Transfers transfers(*world, rendezvous);
     for (; step < 10; ++step) {
@@ -300,6 +303,12 @@ TEST(LosingProgram, DISABLED_Steps) {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
           }
         }
+      }
+      if (step == 5 && what == "stop before telling") {
+        if (is_lost) {
+          std::raise(SIGSTOP);
+        }
+        world->tell_all("go on");
       }
       instruction = 1000;
       transfers.run();
@@ -339,8 +348,14 @@ class StartedByHand : public LostRank {
         ::_exit(127);
       }
     }
+    // One that is stopped does not end by itself.
+    const auto last = static_cast<size_t>(std::stoi(lost));
+    std::swap(children[last], children.back());
     Ended ended;
     for (const pid_t child : children) {
+      if (child == children.back() && what.rfind("stop", 0) == 0) {
+        ::kill(child, SIGKILL);
+      }
       int status = 0;
       ::waitpid(child, &status, 0);
       ended.status += WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
@@ -379,6 +394,23 @@ TEST_P(StartedByHand, TheKeeperOfTheStoreIsKilled) {
         << ended.said;
   }
   EXPECT_EQ(ended.said.find("frame #"), std::string::npos) << ended.said;
+}
+
+TEST_P(StartedByHand, TheKeeperOfTheStoreIsStopped) {
+  for (const char* when : {"stop", "stop early", "stop before telling"}) {
+    const Ended ended = run(when, "0");
+    EXPECT_EQ(ended.status, 3) << when;
+    for (const int rank : {1, 2}) {
+      const std::string message = message_of(ended, rank);
+      EXPECT_EQ(message.find("the store at 127.0.0.1:"), 0)
+          << when << ": " << ended.said;
+      EXPECT_NE(
+          message.find("does not answer: rank 0, which keeps it, is gone or "
+                       "stopped"),
+          std::string::npos)
+          << when << ": " << ended.said;
+    }
+  }
 }
 
 // A restart of torchrun finds the same store with the old keys in it.

@@ -10,15 +10,33 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
-#include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace weft {
 namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+// Orders in which temporaries choose their places.
+constexpr int kTries = 64;
 
 thread_local CallMemory* current = nullptr;
+
+template <typename Extent>
+void join_touching(std::vector<Extent>& extents) {
+  std::sort(extents.begin(), extents.end(), [](const auto& a, const auto& b) {
+    return a.begin < b.begin;
+  });
+  std::vector<Extent> joined;
+  for (const Extent& each : extents) {
+    if (!joined.empty() && each.begin <= joined.back().end) {
+      joined.back().end = std::max(joined.back().end, each.end);
+    } else {
+      joined.push_back(each);
+    }
+  }
+  extents = std::move(joined);
+}
 
 }  // namespace
 
@@ -172,47 +190,90 @@ void CallMemory::learned() {
 }
 
 void CallMemory::pack() {
-  for (Request& request : requests_) {
-    request.memory =
-        request.result < 0
-            ? nullptr
-            : results_[static_cast<size_t>(request.result)].extent.begin;
-    request.end = request.result < 0 ? request.end : kEnd;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    Request& request = requests_[i];
+    if (request.result < 0) {
+      order.push_back(i);
+    } else {
+      request.memory =
+          results_[static_cast<size_t>(request.result)].extent.begin;
+      request.end = kEnd;
+    }
   }
-  std::vector<size_t> order(requests_.size());
-  std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
     return requests_[a].bytes > requests_[b].bytes;
   });
-  for (const size_t i : order) {
-    if (requests_[i].result < 0) {
-      requests_[i].memory = find_place(requests_[i]);
+  std::vector<Request> best;
+  int64_t least_bytes = kEnd;
+  for (int tries = 0; tries < kTries && least_bytes > 0; ++tries) {
+    for (const size_t i : order) {
+      requests_[i].memory = nullptr;
     }
+    int64_t left_bytes = 0;
+    size_t first_left = 0;
+    for (size_t at = 0; at < order.size(); ++at) {
+      Request& request = requests_[order[at]];
+      request.memory = find_place(request);
+      if (request.memory == nullptr) {
+        first_left = left_bytes == 0 ? at : first_left;
+        left_bytes += request.bytes;
+      }
+    }
+    if (left_bytes < least_bytes) {
+      least_bytes = left_bytes;
+      best = requests_;
+    }
+    // What found no place is the first to choose one.
+    const auto begin = order.begin();
+    const auto left = begin + static_cast<std::ptrdiff_t>(first_left);
+    std::rotate(begin, left, left + 1);
   }
+  requests_ = std::move(best);
 }
 
 std::byte* CallMemory::find_place(const Request& request) const {
+  // Rooms and the places of results, joined where they touch.
   std::vector<Extent> rooms = rooms_;
   for (const Place& place : results_) {
     if (place.extent.begin != nullptr && place.is_fresh) {
-      rooms.push_back(place.extent);
+      const int64_t bytes = aligned(place.extent.end - place.extent.begin);
+      rooms.push_back({place.extent.begin, place.extent.begin + bytes});
     }
   }
+  join_touching(rooms);
+  const int64_t bytes = aligned(request.bytes);
+  std::vector<std::byte*> starts;
   for (const Extent& room : rooms) {
-    // At its start, or behind something that lies in it.
-    std::vector<std::byte*> starts = {room.begin};
+    // At either end, or beside something that lies in it.
+    starts.push_back(room.begin);
+    starts.push_back(room.end - bytes);
     for (const Request& other : requests_) {
       if (other.memory != nullptr && other.memory >= room.begin &&
           other.memory < room.end) {
         starts.push_back(other.memory + aligned(other.bytes));
+        starts.push_back(other.memory - bytes);
       }
     }
-    std::sort(starts.begin(), starts.end());
-    for (std::byte* start : starts) {
-      const Extent wanted = {start, start + request.bytes};
-      if (wanted.end <= room.end && is_free(wanted, request)) {
-        return start;
-      }
+  }
+  for (const Extent& room : rooms_) {
+    starts.push_back(room.begin);
+  }
+  const auto is_elsewhere = [this](const std::byte* memory) {
+    return rooms_.empty() || memory < rooms_.front().begin ||
+           memory >= rooms_.front().end;
+  };
+  std::sort(starts.begin(), starts.end(), [&](auto* a, auto* b) {
+    return std::pair(is_elsewhere(a), a) < std::pair(is_elsewhere(b), b);
+  });
+  for (std::byte* start : starts) {
+    const Extent wanted = {start, start + request.bytes};
+    const bool lies_in_one =
+        std::any_of(rooms.begin(), rooms.end(), [&](const Extent& room) {
+          return room.begin <= wanted.begin && wanted.end <= room.end;
+        });
+    if (lies_in_one && is_free(wanted, request)) {
+      return start;
     }
   }
   return nullptr;

@@ -13,6 +13,7 @@
 #include <limits>
 #include <map>
 #include <string_view>
+#include <type_traits>
 
 namespace weft {
 namespace {
@@ -391,11 +392,19 @@ const std::map<std::string_view, DrawFunction>& draws() {
 
 template <typename Number, typename Fill>
 at::Tensor filled(
-    const std::vector<Piece>& piece, at::ScalarType type, Fill&& fill) {
+    const std::vector<Piece>& piece, at::ScalarType type, const Fill& fill) {
   at::Tensor tensor = place_for(piece, type);
   auto* data = tensor.mutable_data_ptr<Number>();
   for_runs(piece, [&](const ElementRun& run) { fill(run, data + run.offset); });
   return tensor;
+}
+
+// `fill` writes the numbers of a run, f64 or f32.
+template <typename Fill>
+at::Tensor counted(
+    const std::vector<Piece>& piece, at::ScalarType like, const Fill& fill) {
+  return like == at::kDouble ? filled<double>(piece, at::kDouble, fill)
+                             : filled<float>(piece, at::kFloat, fill);
 }
 
 }  // namespace
@@ -409,32 +418,22 @@ at::Tensor counted_uniform(
     const RandomStream& stream,
     const std::vector<Piece>& piece,
     at::ScalarType like) {
-  if (like == at::kDouble) {
-    return filled<double>(
-        piece, at::kDouble, [&](const ElementRun& run, double* numbers) {
-          random_uniform(stream, run.first, run.count, numbers);
-        });
-  }
-  return filled<float>(
-      piece, at::kFloat, [&](const ElementRun& run, float* numbers) {
-        random_uniform(stream, run.first, run.count, digits_of(like), numbers);
-      });
+  return counted(piece, like, [&](const ElementRun& run, auto* numbers) {
+    if constexpr (std::is_same_v<decltype(numbers), double*>) {
+      random_uniform(stream, run.first, run.count, numbers);
+    } else {
+      random_uniform(stream, run.first, run.count, digits_of(like), numbers);
+    }
+  });
 }
 
 at::Tensor counted_normal(
     const RandomStream& stream,
     const std::vector<Piece>& piece,
     at::ScalarType like) {
-  if (like == at::kDouble) {
-    return filled<double>(
-        piece, at::kDouble, [&](const ElementRun& run, double* numbers) {
-          random_normal(stream, run.first, run.count, numbers);
-        });
-  }
-  return filled<float>(
-      piece, at::kFloat, [&](const ElementRun& run, float* numbers) {
-        random_normal(stream, run.first, run.count, numbers);
-      });
+  return counted(piece, like, [&](const ElementRun& run, auto* numbers) {
+    random_normal(stream, run.first, run.count, numbers);
+  });
 }
 
 }  // namespace weft

@@ -12,8 +12,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <cstring>
+#include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -125,24 +126,23 @@ class Run {
     }
   }
 
-  void write_outputs() const {
+  void write_outputs() {
     std::vector<TensorFileEntry> entries;
-    std::vector<at::Tensor> whole;
+    std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < function().outputs.size(); ++i) {
       const Output& output = function().outputs[i];
       const std::string name =
           output.key.empty() ? std::string(weft::name(output.kind))
                              : cat(weft::name(output.kind), "/", output.key);
-      const at::Tensor tensor =
-          gather_output(output.value, executor_.outputs()[i]);
+      const at::Tensor tensor = whole(output.value, executor_.outputs()[i]);
       if (rank_ == 0) {
-        whole.push_back(tensor.contiguous());
-        entries.push_back({name, type_of(whole.back())});
+        tensors.push_back(tensor.contiguous());
+        entries.push_back({name, type_of(tensors.back())});
       }
     }
     if (rank_ == 0) {
       TensorFileWriter file(options_.outputs, entries);
-      for (const at::Tensor& tensor : whole) {
+      for (const at::Tensor& tensor : tensors) {
         file.write(
             {static_cast<const std::byte*>(tensor.const_data_ptr()),
              tensor.nbytes()});
@@ -151,35 +151,16 @@ class Run {
     }
   }
 
-  at::Tensor gather_output(ValueId value, const at::Tensor& mine) const {
-    const Layout& where = layout(value);
-    const bool is_whole =
-        std::all_of(where.dims.begin(), where.dims.end(), [](const auto& axes) {
-          return axes.empty();
-        });
-    if (is_whole) {
+  at::Tensor whole(ValueId value, const at::Tensor& mine) {
+    if (is_whole(layout(value), program_.mesh)) {
       return mine;
     }
-    const at::Tensor dense = mine.contiguous();
-    const std::vector<std::string> pieces = world_->gather(std::string(
-        static_cast<const char*>(dense.data_ptr()), dense.nbytes()));
-    const TensorType& type = function()[value].type;
-    at::Tensor whole = at::empty(
-        whole_sizes(type, where, program_.mesh), scalar_type_of(type.dtype));
-    for (size_t rank = 0; rank < pieces.size(); ++rank) {
-      const auto other = static_cast<int64_t>(rank);
-      at::Tensor part = at::empty(
-          local_type(
-              make_type(type.dtype, whole.sizes().vec()),
-              where,
-              program_.mesh,
-              other)
-              .sizes,
-          scalar_type_of(type.dtype));
-      std::memcpy(part.data_ptr(), pieces[rank].data(), pieces[rank].size());
-      put_piece(whole, where, program_.mesh, other, part);
+    if (!everybody_) {
+      std::vector<int64_t> all(static_cast<size_t>(rank_count(program_.mesh)));
+      std::iota(all.begin(), all.end(), 0);
+      everybody_ = world_->group(all);
     }
-    return whole;
+    return gather_whole(*everybody_, mine, layout(value), program_.mesh);
   }
 
   const Program& program_;
@@ -189,6 +170,7 @@ class Run {
   const TensorFileReader file_;
   Arena arena_;
   Executor executor_;
+  std::unique_ptr<Communicator> everybody_;
 };
 
 }  // namespace

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/tensor_piece.h"
 
+#include "aten/types.h"
 #include "program/piece.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 namespace weft {
 namespace {
@@ -56,6 +62,41 @@ void put_piece(
     const at::Tensor& piece) {
   const at::Tensor into = unfolded_piece(whole, layout, mesh, rank);
   into.copy_(piece.reshape(into.sizes()));
+}
+
+bool is_whole(const Layout& layout, const Mesh& mesh) {
+  return std::all_of(
+      layout.dims.begin(), layout.dims.end(), [&](const auto& axes) {
+        return ways(mesh, axes) == 1;
+      });
+}
+
+at::Tensor gather_whole(
+    Communicator& everybody,
+    const at::Tensor& piece,
+    const Layout& layout,
+    const Mesh& mesh) {
+  if (is_whole(layout, mesh)) {
+    return piece;
+  }
+  const int64_t ranks = rank_count(mesh);
+  const TensorType type = type_of(piece);
+  const at::Tensor whole =
+      at::empty(whole_sizes(type, layout, mesh), piece.options());
+  const TensorType whole_type = make_type(type.dtype, whole.sizes().vec());
+  // Pieces may differ in size: each has room for the largest, rank 0's.
+  const int64_t room = element_count(local_type(whole_type, layout, mesh, 0));
+  const at::Tensor padded = at::zeros({room}, piece.options());
+  padded.narrow(0, 0, piece.numel()).copy_(piece.reshape({-1}));
+  const at::Tensor pieces = at::empty({ranks, room}, piece.options());
+  everybody.all_gather(pieces, padded)->wait();
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const TensorType theirs = local_type(whole_type, layout, mesh, rank);
+    const at::Tensor part =
+        pieces.select(0, rank).narrow(0, 0, element_count(theirs));
+    put_piece(whole, layout, mesh, rank, part.reshape(theirs.sizes));
+  }
+  return whole;
 }
 
 }  // namespace weft

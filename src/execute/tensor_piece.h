@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "execute/communicator.h"
 #include "graph/layout.h"
 #include "graph/mesh.h"
 
@@ -25,5 +26,16 @@ void put_piece(
     const Mesh& mesh,
     int64_t rank,
     const at::Tensor& piece);
+
+// Whether every rank has all of it.
+bool is_whole(const Layout& layout, const Mesh& mesh);
+
+// The whole tensor, from the `piece` of each rank; `piece` itself when that is
+// whole. All ranks of `everybody`, which are those of the mesh, must call it.
+at::Tensor gather_whole(
+    Communicator& everybody,
+    const at::Tensor& piece,
+    const Layout& layout,
+    const Mesh& mesh);
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks of a run, by c10d's TCPStore.
 #include "base/error.h"
+#include "execute/bounded_store.h"
 #include "execute/c10d_backends.h"
 #include "execute/c10d_communicator.h"
 #include "execute/communicator.h"
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace weft {
@@ -63,9 +65,13 @@ Store open_store(const Rendezvous& rendezvous, bool may_keep) {
   options.isServer = may_keep && rendezvous.rank == 0 && !rendezvous.has_agent;
   options.waitWorkers = false;
   options.timeout = std::chrono::seconds(rendezvous.timeout_seconds);
+  const auto open = [host = rendezvous.host, options]() -> Store {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  };
+  const auto stall = std::chrono::seconds(rendezvous.stall_seconds);
   return c10::make_intrusive<c10d::PrefixStore>(
       rendezvous.prefix,
-      c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options));
+      c10::make_intrusive<BoundedStore>(open, options.timeout + stall, stall));
 }
 
 // Tells who this process is and returns who the others are, by rank.
@@ -168,17 +174,17 @@ class StoreWorld : public World {
 
   std::vector<std::string> gather(const std::string& text) override {
     const std::string prefix = cat("gather", gathers_++, ".");
-    put(store_, cat(prefix, rendezvous_.rank), text);
+    tell(store_, cat(prefix, rendezvous_.rank), text);
     std::vector<std::string> texts;
     for (int64_t rank = 0; rendezvous_.rank == 0 && rank < rendezvous_.size;
          ++rank) {
       texts.push_back(wait_for(store_, cat(prefix, rank), {rank}));
-      store_->deleteKey(cat(prefix, rank));
+      answered([&] { return store_->deleteKey(cat(prefix, rank)); });
     }
     // Rank 0 may keep the store; the others may leave once it has everything.
     const std::string done = cat(prefix, "done");
     if (rendezvous_.rank == 0) {
-      put(store_, done, "1");
+      tell(store_, done, "1");
     } else {
       wait_for(store_, done, {0});
     }
@@ -190,7 +196,7 @@ class StoreWorld : public World {
     if (rendezvous_.rank != 0) {
       return wait_for(store_, key, {0});
     }
-    put(store_, key, text);
+    tell(store_, key, text);
     return text;
   }
 
@@ -209,20 +215,33 @@ class StoreWorld : public World {
     return processes_[static_cast<size_t>(rank)];
   }
 
+  // When the store breaks or does not answer, the watch tells why.
+  template <typename Call>
+  std::invoke_result_t<Call&> answered(Call call) {
+    try {
+      return call();
+    } catch (const c10::Error& error) {
+      watch_.fail(error.what_without_backtrace());
+    }
+  }
+
+  void tell(
+      const Store& store, const std::string& key, const std::string& text) {
+    answered([&] { put(store, key, text); });
+  }
+
   std::string wait_for(
       const Store& store,
       const std::string& key,
       const std::vector<int64_t>& missing) {
-    try {
+    return answered([&] {
       watch_.wait(
           [&](std::chrono::milliseconds limit) {
             return comes(store, key, limit);
           },
           [&] { return missing; });
       return take(store, key);
-    } catch (const c10::Error& error) {
-      watch_.fail(error.what_without_backtrace());
-    }
+    });
   }
 
   // nullptr when one of them cannot or may not; then none of them does. The
@@ -235,7 +254,7 @@ class StoreWorld : public World {
     try {
       if (ranks.front() == rendezvous_.rank) {
         segment = SharedSegment::create(bytes);
-        put(store, "segment", cat(segment.fd()));
+        tell(store, "segment", cat(segment.fd()));
       } else {
         const int fd = std::stoi(wait_for(store, "segment", {ranks.front()}));
         segment = SharedSegment::open(process(ranks.front()).pid, fd, bytes);
@@ -246,10 +265,10 @@ class StoreWorld : public World {
       }
       is_mapped = false;
       if (ranks.front() == rendezvous_.rank) {
-        put(store, "segment", "-1");
+        tell(store, "segment", "-1");
       }
     }
-    put(store, cat("mapped.", rendezvous_.rank), is_mapped ? "1" : "0");
+    tell(store, cat("mapped.", rendezvous_.rank), is_mapped ? "1" : "0");
     for (const int64_t rank : ranks) {
       is_mapped =
           wait_for(store, cat("mapped.", rank), {rank}) == "1" && is_mapped;

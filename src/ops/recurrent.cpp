@@ -186,8 +186,12 @@ void add_recurrent_ops(OpTable& ops) {
       .scratch_bytes =
           [](const Function& function, const Node& node) {
             int64_t bytes = Lstm::of(function, node).backward_scratch_bytes();
-            for (const size_t gradient : {size_t{10}, size_t{11}, size_t{12}}) {
-              bytes += copy_bytes(function, node, gradient);
+            // Of the output and the last states; zeros for one that is absent.
+            for (size_t result = 7; result < 10; ++result) {
+              const size_t gradient = result + 3;
+              bytes += value_arg(node, gradient) == ValueId::None
+                           ? dense_bytes(type_arg(function, node, result))
+                           : copy_bytes(function, node, gradient);
             }
             return bytes;
           },

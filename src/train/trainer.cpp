@@ -46,6 +46,18 @@ std::string print(const BatchTypes& types) {
   return join(words, ", ");
 }
 
+BadLoss parse_bad_loss(const std::string& word) {
+  for (const auto& [name, value] :
+       {std::pair{"stop", BadLoss::Stop},
+        std::pair{"skip", BadLoss::Skip},
+        std::pair{"go-on", BadLoss::GoOn}}) {
+    if (word == name) {
+      return value;
+    }
+  }
+  throw UserError(cat("bad_loss is stop, skip or go-on, not ", quote(word)));
+}
+
 BatchTypes batch_types(const Graph& graph) {
   BatchTypes types;
   const Function& step = step_of(graph);

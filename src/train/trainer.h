@@ -48,6 +48,8 @@ using PlanSource = std::function<Plan(const Graph&)>;
 
 // What to do when the loss is not a finite number.
 enum class BadLoss : uint8_t { Stop, Skip, GoOn };
+// "stop", "skip" or "go-on". Throws UserError for another word.
+BadLoss parse_bad_loss(const std::string& word);
 
 struct TrainerOptions {
   int64_t rank = 0;

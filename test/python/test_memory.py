@@ -5,9 +5,10 @@ import pytest
 import weft
 from training import EXAMPLES, make
 
-# A convolution's or LSTM's backward finds no room for some of its temporaries when they overlap in time with results
-# that eager PyTorch has not made yet: they come from the system and are counted.
-TAKES_MORE = ("resnet", "unet3d", "lstm")
+# Bytes of one temporary of a convolution's backward that come from the system. Lowering plans what eager PyTorch has
+# alive besides the results. At that moment this temporary would have to lie across the planned scratch and the place of
+# a result that is not made yet, which are not side by side.
+TAKES_MORE = {"resnet": 65536, "unet3d": 65536}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -18,4 +19,4 @@ def test_predicted_bytes_are_used_bytes(example):
         trainer.step(batch)
     predicted, used, overflow, where = trainer._core.memory(trainer._tensors(batch))
     assert used == predicted
-    assert overflow == 0 or example in TAKES_MORE, where
+    assert overflow == TAKES_MORE.get(example, 0), where

@@ -6,10 +6,14 @@ numbers are others). Several ranks: the step of one rank on the full batch up to
 the order of sums. How far apart two tensors are is the norm of their difference
 over the norm of the one rank's, for each tensor by itself.
 
-Losses in f32 are within 1e-6. Steps amplify rounding, so that the parameters of
-some examples are further apart than 1e-6 after 20 of them (1.6e-5 at most, GPT on
-4 ranks). That this is rounding and not another step is shown in f64: there the
-distance falls to below 1e-12, and in f32 it is no more than rounding makes of it.
+Losses in f32 are within 1e-6, and so are the parameters of BERT and T5. Those of the others are further apart after 20
+steps, at most, on 2 or 4 ranks: GPT 1.6e-5, MoE 4.6e-6, ResNet 2.8e-6 (the bias of a norm, which is near 0), U-Net
+1.8e-6, ViT 1.6e-6, Llama 1.2e-6. In GPT and Llama, what dominates is Adam's first step, which is the learning rate times
+the sign of the gradient, but for gradients about as small as its eps of 1e-8. On 2 ranks, 0.8 of the squared difference
+of GPT's furthest weight is one element, the one with the smallest first gradient (3e-9) of 16,384, and it is as far
+apart after step 1 as after step 20. By the largest element of each tensor instead of norms, GPT is 5.7e-4 apart, and
+element by element nothing can be said where an element is near 0. That this is rounding and not another step is shown
+in f64: there the distance falls to below 1e-12, and in f32 it is no more than rounding makes of it.
 """
 
 import pytest
@@ -17,6 +21,8 @@ import torch
 from training import EXAMPLES, train_eager, train_on_ranks, train_weft
 
 TOLERANCE = 1e-6
+# Their parameters too, whatever rounding makes of the others.
+PARAMETERS_WITHIN = ("bert", "t5")
 # Rounding is this much coarser in f32 than in f64.
 COARSER = torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps
 
@@ -93,7 +99,7 @@ def test_ranks_equal_one(on_ranks, example):
     fine = compare(on_ranks, example, 1e-12, double=True)
     coarse = compare(on_ranks, example, TOLERANCE, double=False)
     assert fine < 1e-12
-    assert coarse < max(TOLERANCE, 4 * COARSER * fine)
+    assert coarse < (TOLERANCE if example in PARAMETERS_WITHIN else max(TOLERANCE, 4 * COARSER * fine))
 
 
 def test_dropout_is_the_same_on_any_number_of_ranks(on_ranks):
