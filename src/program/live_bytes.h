@@ -26,7 +26,7 @@ int64_t resident_bytes(const Block& block);
 // The sum of both: the peak of a rank that runs the block.
 int64_t peak_bytes(const Block& block);
 
-// Bytes of what a transfer moves.
+// Bytes of what a transfer makes: of its results.
 int64_t transfer_bytes(const Block& block, const Start& start);
 
 }  // namespace weft
