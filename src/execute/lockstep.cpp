@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "execute/guard.h"
 #include "execute/tensor_piece.h"
+#include "ops/kernel.h"
 #include "program/piece.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -55,20 +56,29 @@ std::vector<Piece> level_pieces(
   return out;
 }
 
-// Dims of size 1 and empty tensors may have any strides.
+// Dims of size 1 may have any strides; an empty tensor says nothing.
 bool lies_as(const at::Tensor& tensor, const TensorType& type) {
+  if (tensor.numel() == 0) {
+    return element_count(type) == 0;
+  }
   if (tensor.sizes().vec() != type.sizes ||
       tensor.scalar_type() != scalar_type_of(type.dtype)) {
     return false;
   }
   const Dims strides = strides_of(type);
-  for (size_t dim = 0; dim < strides.size() && tensor.numel() > 0; ++dim) {
+  for (size_t dim = 0; dim < strides.size(); ++dim) {
     if (type.sizes[dim] > 1 &&
         tensor.stride(static_cast<int64_t>(dim)) != strides[dim]) {
       return false;
     }
   }
   return true;
+}
+
+// A write into a part of a tensor was recorded with the strides of that part;
+// a call of its own gives a tensor without gaps.
+bool is_written_in_place(const Node& node, const TensorType& type) {
+  return !is_view(node) && !is_dense(type);
 }
 
 class LockstepRank {
@@ -154,7 +164,8 @@ class LockstepRank {
     for (size_t i = 0; i < node.results.size(); ++i) {
       const Value& value = block_.function[node.results[i]];
       WEFT_CHECK_USER(
-          !results[i].defined() || lies_as(results[i], value.type),
+          !results[i].defined() || lies_as(results[i], value.type) ||
+              is_written_in_place(node, value.type),
           where(),
           ": %",
           value.name,

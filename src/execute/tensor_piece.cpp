@@ -66,8 +66,8 @@ void put_piece(
 
 bool is_whole(const Layout& layout, const Mesh& mesh) {
   return std::all_of(
-      layout.dims.begin(), layout.dims.end(), [&](const auto& axes) {
-        return ways(mesh, axes) == 1;
+      layout.dims.begin(), layout.dims.end(), [&](const Levels& levels) {
+        return ways(mesh, axes_of(levels)) == 1;
       });
 }
 

@@ -31,3 +31,9 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("campaign"):
                 item.add_marker(pytest.mark.skip(reason="long: make campaign runs it"))
+
+
+@pytest.fixture
+def campaign_size():
+    """How many cases: a few, or in a campaign many."""
+    return lambda few, many: many if os.environ.get("WEFT_CAMPAIGN") else few
