@@ -21,8 +21,6 @@ struct Proof {
   // Examples whose expansion was run, and one factor of one such, cut.
   int64_t expansions = 0;
   int64_t expanded_splits = 0;
-  // Of these, the cuts that some node of the expansion must have whole too.
-  int64_t expanded_held = 0;
   // Result types compared with ATen's: given by the entry, or by PyTorch's meta
   // kernel.
   int64_t types = 0;
