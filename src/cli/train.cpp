@@ -267,9 +267,9 @@ void run_train(TrainFlags& flags) {
     }
     flags.options.trainer.scale_loss = true;
   }
-  if (flags.nproc == 0) {
-    flags.nproc = flags.plan.is_given() ? rank_count(flags.plan) : 1;
-  }
+  // Read here too, so that a mistake is told before anything starts.
+  const int64_t needed = flags.plan.is_given() ? rank_count(flags.plan) : 1;
+  flags.nproc = flags.nproc == 0 ? needed : flags.nproc;
   if (const auto rendezvous = rendezvous_from_environment()) {
     train_one_of_many(flags, *rendezvous);
   } else if (flags.nproc == 1) {

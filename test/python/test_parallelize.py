@@ -189,6 +189,21 @@ def test_an_optimizer_that_is_not_known_is_an_error():
         weft.parallelize(model, None, batch())
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"parallel": "dta=2"}, 'parallel: no word is called "dta"'),
+        ({"parallel": "data=2"}, "the mesh <data=2> needs 2 ranks, and there is 1; start 2"),
+        ({"plan": "plan @Net on <x=2> { }"}, "plan:1: the mesh <x=2> needs 2 ranks, and there is 1; start 2"),
+        ({"parallel": "data=2", "plan": "plan @Net on <> { }"}, "plan and parallel both say how to run"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_an_error(options, words):
+    with pytest.raises(weft.UserError) as error:
+        weft.parallelize(*make(), batch(), **options)
+    assert words in str(error.value)
+
+
 def test_clipping_and_accumulation_are_those_of_a_loop():
     model, optimizer = make()
     other, theirs = make()

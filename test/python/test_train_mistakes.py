@@ -91,6 +91,8 @@ def test_another_seed_would_read_other_data(folder):
         (["--schedule", "cosine warmpu=3"], '--schedule:1:8: expected warmup=, steps= or floor=, found "warmpu"'),
         (["--schedule", "sine"], "--schedule:1:1: expected constant, linear or cosine"),
         (["--plan", "no/such.plan"], "cannot read 'no/such.plan'"),
+        (["--parallel", "dta=2"], '--parallel: no word is called "dta"; there are data=N, tensor=N'),
+        (["--parallel", "data=4"], "plan @tiny: the mesh <data=4> needs 4 ranks, and there are 2; start 4"),
         (["--load", "no/such.safetensors"], "cannot open no/such.safetensors: there is no such file or folder"),
     ],
 )
