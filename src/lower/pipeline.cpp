@@ -23,6 +23,12 @@ Program lower(
       " has ",
       device_count(cluster),
       " device(s)");
+  WEFT_CHECK_USER(
+      plan.micro_batches == 1,
+      "the plan asks for ",
+      plan.micro_batches,
+      " micro_batches, which are not lowered yet; leave the line out, and "
+      "accumulate gradients with `weft train --accumulate`");
 
   const std::vector<Pass> passes = {
       {"split_means", split_means},

@@ -32,8 +32,9 @@ bool is_later(const Node& node) {
 
 class Recomputation {
  public:
-  explicit Recomputation(Function& step)
+  Recomputation(Function& step, const Plan& plan)
       : step_(step),
+        plan_(plan),
         count_(step.nodes.size()),
         root_(step.values.size()),
         last_forward_(step.values.size(), 0),
@@ -130,12 +131,27 @@ class Recomputation {
     });
   }
 
+  // By a `recompute` line of the plan; what is returned or was made later
+  // anyway is left as it is.
+  bool is_named(ValueId value) const {
+    const ValueId root = root_[index(value)];
+    const Node* node = maker(root);
+    return node != nullptr && node->phase == Phase::Forward && root == value &&
+           is_read_later(value) && first_later_[index(value)] > 0 &&
+           is_recomputed(plan_, step_[value].name);
+  }
+
   void choose() {
     for (const Node& node : step_.nodes) {
       for (const ValueId result : node.results) {
         const size_t i = index(result);
-        if (root_[i] == result && bytes(result) >= kLeastBytes &&
-            is_read_later(result) && first_later_[i] > 0 &&
+        if (is_named(result)) {
+          again_[i] = true;
+          continue;
+        }
+        if (plan_.recompute_cheap && root_[i] == result &&
+            bytes(result) >= kLeastBytes && is_read_later(result) &&
+            first_later_[i] > 0 &&
             first_later_[i] > last_forward_[i] + kLeastDistance &&
             can_repeat(node, kMostCalls - 1)) {
           again_[i] = true;
@@ -209,6 +225,7 @@ class Recomputation {
   }
 
   Function& step_;
+  const Plan& plan_;
   // Of nodes, before any was added.
   const size_t count_;
   const std::vector<Node>* before_ = nullptr;
@@ -226,8 +243,8 @@ class Recomputation {
 }  // namespace
 
 void recompute(Lowering& lowering) {
-  if (lowering.plan.recompute_cheap) {
-    Recomputation(*find_function(lowering.graph, "step")).run();
+  if (lowering.plan.recompute_cheap || !lowering.plan.recompute.empty()) {
+    Recomputation(*find_function(lowering.graph, "step"), lowering.plan).run();
   }
 }
 
