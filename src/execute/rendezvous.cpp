@@ -73,4 +73,15 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   return rendezvous;
 }
 
+std::string store_does_not_answer(const Rendezvous& rendezvous) {
+  return cat(
+      "the store at ",
+      rendezvous.host,
+      ":",
+      rendezvous.port,
+      " does not answer: ",
+      rendezvous.has_agent ? "the process that started the ranks is gone"
+                           : "rank 0, which keeps it, is gone or stopped");
+}
+
 }  // namespace weft

@@ -35,4 +35,7 @@ struct Rendezvous {
 // makes no sense.
 std::optional<Rendezvous> rendezvous_from_environment();
 
+// What to say when the store does not answer any more.
+std::string store_does_not_answer(const Rendezvous& rendezvous);
+
 }  // namespace weft

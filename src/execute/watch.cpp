@@ -251,15 +251,7 @@ std::string Watch::gone(const std::vector<int64_t>& missing) {
 
 std::string Watch::silent() const {
   if (!store_answers()) {
-    const std::string store =
-        cat("the store at ",
-            rendezvous_.host,
-            ":",
-            rendezvous_.port,
-            " does not answer: ");
-    return rendezvous_.has_agent
-               ? cat(store, "the process that started the ranks is gone")
-               : cat(store, "rank 0, which keeps it, is gone or stopped");
+    return store_does_not_answer(rendezvous_);
   }
   const std::vector<Peer> known = peers();
   for (int64_t rank = 0; rank < rendezvous_.size; ++rank) {

@@ -69,9 +69,10 @@ Store open_store(const Rendezvous& rendezvous, bool may_keep) {
     return c10::make_intrusive<c10d::TCPStore>(host, options);
   };
   const auto stall = std::chrono::seconds(rendezvous.stall_seconds);
+  // The second time it is known to be there.
+  const auto limit = may_keep ? options.timeout + stall : stall;
   return c10::make_intrusive<c10d::PrefixStore>(
-      rendezvous.prefix,
-      c10::make_intrusive<BoundedStore>(open, options.timeout + stall, stall));
+      rendezvous.prefix, c10::make_intrusive<BoundedStore>(open, limit, stall));
 }
 
 // Tells who this process is and returns who the others are, by rank.
@@ -309,6 +310,9 @@ std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
   own.prefix = cat(rendezvous.prefix, "/", worlds++);
   try {
     return std::make_unique<StoreWorld>(own);
+  } catch (const c10::DistStoreError&) {
+    // It was there: one that never was is another error.
+    throw UserError(store_does_not_answer(rendezvous));
   } catch (const c10::Error& error) {
     throw UserError(
         cat("rank ",

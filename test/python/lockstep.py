@@ -14,8 +14,8 @@ from weft.capture import batch_tensors
 class Step:
     """A captured step with values for its inputs, and what it gives on one rank."""
 
-    def __init__(self, model, batch, optimizer):
-        self.graph = weft.capture(model, batch, optimizer, name="model")
+    def __init__(self, model, batch, optimizer, name="model"):
+        self.graph = weft.capture(model, batch, optimizer, name=name)
         known = {("batch", key): value for key, value in batch_tensors(batch)}
         known |= {("parameter", n): p.detach() for n, p in model.named_parameters(remove_duplicate=False)}
         known |= {("buffer", n): b.detach() for n, b in model.named_buffers()}

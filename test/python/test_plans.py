@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plans in examples/plans fit the models that they are for."""
+"""The plans in examples/plans fit the models that they are for, and compute what those compute."""
 
+import importlib
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import torch
+from lockstep import Step
 
 PROGRAM = pathlib.Path(sys.executable).parent / "weft"
 
@@ -39,6 +42,19 @@ def test_a_plan_fits_its_model(root, graphs, plan):
     assert done.returncode == 0, done.stderr
     lines = [line for line in path.read_text().splitlines() if not line.startswith("//")]
     assert done.stdout.splitlines() == lines
+
+
+@pytest.fixture(scope="module")
+def steps():
+    torch.manual_seed(0)
+    return {name: Step(*importlib.import_module(name).tiny(), name="tiny") for name in sorted(set(MODELS.values()))}
+
+
+@pytest.mark.parametrize("plan", MODELS)
+def test_a_plan_is_exact(root, steps, plan):
+    worst = steps[MODELS[plan]].difference((root / "examples" / "plans" / f"{plan}.plan").read_text())
+    assert worst["loss"] < 1e-6
+    assert worst["gradient"] < 1e-5
 
 
 def test_every_plan_is_tested(root):

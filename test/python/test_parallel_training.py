@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weft train --parallel` in real processes: the losses of one rank, whatever the words."""
+
+import subprocess
+
+import pytest
+from training_runs import ROOT, WEFT, environment, losses, make_text
+
+WORDS = [
+    ("gpt", "data=2,zero=1"),
+    ("gpt", "data=2,zero=2"),
+    ("gpt", "data=2,zero=3"),
+    ("gpt", "tensor=2"),
+    ("gpt", "tensor=2,sequence"),
+    ("gpt", "ulysses=2"),
+    ("gpt", "context=2"),
+    ("gpt", "data=2,tensor=2,sequence,zero=3"),
+    ("gpt", "data=2,shard=2,zero=3"),
+    ("gpt", "data=2,tensor=2,context=2,zero=3"),
+    ("llama", "tensor=2,sequence"),
+    ("llama", "data=2,tensor=2,zero=3"),
+    ("moe", "expert=2"),
+    ("moe", "data=2,expert=2,zero=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return make_text(tmp_path_factory.mktemp("text"))
+
+
+def train(model, text, output, *more, steps=4):
+    done = subprocess.run(
+        [WEFT, "train", f"{ROOT}/examples/models/{model}.py:tiny", "--data", text, "--steps", str(steps), "--seed", "1"]
+        + ["--output", output, *more],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return losses(output)
+
+
+@pytest.fixture(scope="module")
+def alone(text, tmp_path_factory):
+    return {
+        model: train(model, text, tmp_path_factory.mktemp(model) / "one") for model in sorted({m for m, _ in WORDS})
+    }
+
+
+@pytest.mark.parametrize(("model", "words"), WORDS)
+def test_losses_are_those_of_one_rank(text, alone, tmp_path, model, words):
+    got = train(model, text, tmp_path / "run", "--parallel", words)
+    assert got.keys() == alone[model].keys()
+    for step, loss in got.items():
+        assert loss == pytest.approx(alone[model][step], rel=2e-6 if step > 1 else 1e-6)
+
+
+def test_a_run_goes_on_under_another_plan(text, alone, tmp_path):
+    train("gpt", text, tmp_path / "run", "--parallel", "data=2,tensor=2,zero=3", "--save-every", "2")
+    got = train("gpt", text, tmp_path / "run", "--resume", "--parallel", "tensor=2", steps=6)
+    assert sorted(got) == [1, 2, 3, 4, 5, 6]
+    expected = train("gpt", text, tmp_path / "one", steps=6)
+    for step, loss in got.items():
+        assert loss == pytest.approx(expected[step], rel=1e-5)
