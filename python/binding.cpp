@@ -16,6 +16,7 @@
 #include "ops/op_def.h"
 #include "plan/plan.h"
 #include "profile/profile.h"
+#include "program/transfer.h"
 #include "rewrite/training.h"
 
 #include <torch/extension.h>
@@ -258,6 +259,20 @@ void bind_graph(py::module_& module) {
       py::arg("inputs"),
       py::arg("seed") = 0,
       py::arg("step") = 0);
+  // The bytes that a rank takes from others in a step, by kind of transfer.
+  module.def(
+      "wire_bytes",
+      [](const Graph& graph, const std::string& plan, int64_t rank) {
+        std::map<std::string, int64_t> bytes;
+        for (const WireBytes& one :
+             wire_bytes_by_kind(lower(graph, parse_plan(plan, "plan")), rank)) {
+          bytes[std::string(name(one.kind))] += one.bytes;
+        }
+        return bytes;
+      },
+      py::arg("graph"),
+      py::arg("plan"),
+      py::arg("rank") = 0);
   // The program as text.
   module.def("lower", [](const Graph& graph, const std::string& plan) {
     return print(lower(graph, parse_plan(plan, "plan")));
@@ -329,6 +344,7 @@ void bind_watch(py::module_& module) {
 }  // namespace weft
 
 PYBIND11_MODULE(_weft, module) {
+  module.attr("__version__") = WEFT_VERSION;
   py::register_exception<weft::UserError>(module, "UserError");
   weft::bind_graph(module);
   weft::bind_capture(module);

@@ -206,4 +206,27 @@ bool can_split(
   return true;
 }
 
+std::optional<Assignment> assignment_from(
+    const Mesh& mesh,
+    const Function& function,
+    const Node& node,
+    const Rule& rule,
+    const Layout& operand) {
+  const TensorType& type = function[operands(node).front()].type;
+  Assignment assignment;
+  assignment.factors.resize(rule.factors.size());
+  assignment.carried = operand.partial;
+  for (const Suggestion& one :
+       suggest(mesh, rule, rule.operands.front(), type, operand)) {
+    if (!can_split(mesh, function, node, rule, one.factor, one.levels)) {
+      return std::nullopt;
+    }
+    assignment.factors[static_cast<size_t>(one.factor)] = one.levels;
+  }
+  if (operand_layout(mesh, rule, assignment, 0, type, operand) != operand) {
+    return std::nullopt;
+  }
+  return assignment;
+}
+
 }  // namespace weft

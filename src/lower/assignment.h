@@ -9,6 +9,7 @@
 #include "graph/mesh.h"
 #include "ops/rule.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,15 @@ std::vector<Suggestion> suggest(
     const std::vector<DimFactors>& dims,
     const TensorType& type,
     const Layout& layout);
+
+// How a node of one operand is computed from that operand as it lies; none when
+// it cannot be without moving it.
+std::optional<Assignment> assignment_from(
+    const Mesh& mesh,
+    const Function& function,
+    const Node& node,
+    const Rule& rule,
+    const Layout& operand);
 
 // Whether the factor of the node can be split so: it may be split at all, no
 // piece is empty, pieces of a mean are equal, and pieces whose place matters

@@ -46,6 +46,20 @@ bool contains(const Axes& axes, const std::string& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
+bool is_later(Phase phase) {
+  return phase == Phase::Backward || phase == Phase::Optimizer ||
+         phase == Phase::Recompute;
+}
+
+// Where a value is besides where it rests, in forward or after it: what is
+// gathered in forward is not kept (shard.cpp).
+struct Moved {
+  Layout layout;
+  bool is_later = false;
+
+  bool operator==(const Moved&) const = default;
+};
+
 // What the axis may do at one node.
 struct Choice {
   std::string axis;
@@ -63,6 +77,7 @@ class Propagation {
         resting_(lowering.resting),
         assignments_(lowering.assignments),
         decided_(step_.values.size()),
+        is_settled_(step_.values.size(), false),
         hints_(step_.values.size()),
         of_parameter_(step_.values.size(), false) {
     for (const Node& node : step_.nodes) {
@@ -96,6 +111,7 @@ class Propagation {
   // The nodes that should be expanded first, if there are any.
   std::set<size_t> run() {
     for (int round = 0; round < kMostRounds; ++round) {
+      moved_.assign(step_.values.size(), {});
       for (size_t i = 0; i < step_.nodes.size(); ++i) {
         visit(i);
       }
@@ -164,6 +180,46 @@ class Propagation {
             step_[read].type.sizes == *sizes && !decided_[index(read)]) {
           hints_[index(read)] = layout;
         }
+      }
+    }
+  }
+
+  // What it costs the node to have an operand there: nothing, where an earlier
+  // reader has had it moved already.
+  double operand_bytes(
+      const Node& node, ValueId value, const Layout& to) const {
+    const std::vector<Moved>& all = moved_[index(value)];
+    const bool is_there =
+        std::any_of(all.begin(), all.end(), [&](const Moved& one) {
+          return one.layout == to && one.is_later == is_later(node.phase);
+        });
+    return is_there ? 0 : bytes_to(value, resting_[index(value)], to);
+  }
+
+  void remember(const Node& node, ValueId value, const Layout& layout) {
+    std::vector<Moved>& all = moved_[index(value)];
+    Moved moved = {layout, is_later(node.phase)};
+    if (layout != resting_[index(value)] &&
+        std::find(all.begin(), all.end(), moved) == all.end()) {
+      all.push_back(std::move(moved));
+    }
+  }
+
+  // A view of what was moved is there too.
+  void remember_views(const Node& node, const Rule& rule) {
+    const std::vector<ValueId> read = operands(node);
+    if (!is_view(node) || read.size() != 1 || node.results.size() != 1) {
+      return;
+    }
+    for (const Moved& moved : std::vector<Moved>(moved_[index(read.front())])) {
+      const auto assignment =
+          assignment_from(mesh_, step_, node, rule, moved.layout);
+      if (assignment && moved.is_later == is_later(node.phase)) {
+        remember(
+            node,
+            node.results.front(),
+            result_layout(
+                mesh_, rule, *assignment, 0, step_[node.results.front()].type));
       }
     }
   }
@@ -390,7 +446,7 @@ class Propagation {
           static_cast<int>(i),
           step_[read[i]].type,
           now);
-      total += bytes_to(read[i], now, needed) *
+      total += operand_bytes(node, read[i], needed) *
                (of_parameter_[index(read[i])]  ? kParameterWeight
                 : leaves_idle(now, assignment) ? kIdleWeight
                                                : 1);
@@ -461,6 +517,12 @@ class Propagation {
           static_cast<int>(i),
           step_.values[value].type);
       resting_[value] = decided_[value] ? *decided_[value] : made_[value];
+      if (is_settled_[value]) {
+        // It was settled when the node made another partial sum.
+        std::erase_if(resting_[value].partial, [&](const std::string& axis) {
+          return !contains(made_[value].partial, axis);
+        });
+      }
       for (const std::string& axis : resting_[value].partial) {
         WEFT_CHECK_USER(
             contains(made_[value].partial, axis),
@@ -476,6 +538,19 @@ class Propagation {
       of_parameter_[value] =
           is_view(node) && !read.empty() && of_parameter_[index(read.front())];
     }
+    for (size_t i = 0; i < read.size(); ++i) {
+      remember(
+          node,
+          read[i],
+          operand_layout(
+              mesh_,
+              rule,
+              assignment,
+              static_cast<int>(i),
+              step_[read[i]].type,
+              resting_[index(read[i])]));
+    }
+    remember_views(node, rule);
   }
 
   // For every value, the layouts in which it is read.
@@ -547,6 +622,7 @@ class Propagation {
         });
     if (is_carried) {
       decided_[value] = *least;
+      is_settled_[value] = true;
     }
     return is_carried;
   }
@@ -560,12 +636,16 @@ class Propagation {
   std::vector<Rule> rules_;
   // By the plan.
   std::vector<std::optional<Layout>> decided_;
+  // Where a value was decided here, and not by the plan.
+  std::vector<bool> is_settled_;
   // By readers.
   std::vector<std::optional<Layout>> hints_;
   // A parameter, or a view of one.
   std::vector<bool> of_parameter_;
   // Nodes to expand.
   std::set<size_t> expanded_;
+  // For every value, where nodes of this round have had it moved.
+  std::vector<std::vector<Moved>> moved_;
 };
 
 // Puts what the nodes expand to in their place.

@@ -12,6 +12,7 @@
 #include "lower/emit_move.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "lower/sharded_step.h"
 #include "ops/call.h"
 #include "ops/kernel.h"
 #include "ops/lookup.h"
@@ -41,132 +42,6 @@ struct Version {
   bool is_later = false;
 };
 
-// What does not depend on the rank.
-struct ShardedStep {
-  explicit ShardedStep(const Lowering& lowered)
-      : lowering(lowered),
-        mesh(lowered.plan.mesh),
-        step(step_of(lowered.graph)),
-        readers(users(step)),
-        needed(step.values.size()) {
-    for (const Node& node : step.nodes) {
-      rules.push_back(rule_of(step, node));
-    }
-    find_storages();
-    for (size_t i = 0; i < step.nodes.size(); ++i) {
-      const std::vector<ValueId> read = operands(step.nodes[i]);
-      for (size_t k = 0; k < read.size(); ++k) {
-        need(read[k], operand(i, k, read[k]));
-      }
-    }
-    for (const Output& one : step.outputs) {
-      need(one.value, output(one));
-    }
-    for (std::vector<Layout>& layouts : needed) {
-      // From the whole the pieces are cut for nothing.
-      std::stable_sort(
-          layouts.begin(), layouts.end(), [](const auto& a, const auto& b) {
-            return axes_of(a).size() < axes_of(b).size();
-          });
-    }
-  }
-
-  const Layout& resting(ValueId value) const {
-    return lowering.resting[index(value)];
-  }
-
-  // Where operand number `operand` of a node must lie.
-  Layout operand(size_t node, size_t operand, ValueId value) const {
-    return operand_layout(
-        mesh,
-        rules[node],
-        lowering.assignments[node],
-        static_cast<int>(operand),
-        step[value].type,
-        resting(value));
-  }
-
-  // An output replaces the input of its name as that lies; others are summed.
-  Layout output(const Output& output) const {
-    for (const Input& input : step.inputs) {
-      const int found = replacement_of(step, input);
-      if (found >= 0 && &step.outputs[static_cast<size_t>(found)] == &output) {
-        return resting(input.value);
-      }
-    }
-    Layout layout = resting(output.value);
-    layout.partial.clear();
-    if (output.kind == OutputKind::Gradient) {
-      // As its parameter lies.
-      for (const Input& input : step.inputs) {
-        if (input.kind == InputKind::Parameter &&
-            input.keys.front() == output.key) {
-          return resting(input.value);
-        }
-      }
-    }
-    return layout;
-  }
-
-  // The collective takes over the storage: nobody else may need it later.
-  bool is_read_again(ValueId value) const {
-    const NodeId made = step[value].node;
-    const std::vector<ValueId>& others =
-        in_storage[index(storage[index(value)])];
-    return std::any_of(others.begin(), others.end(), [&](ValueId other) {
-      if (other == value || step[other].node > made) {
-        return false;
-      }
-      const bool is_returned = std::any_of(
-          step.outputs.begin(), step.outputs.end(), [&](const Output& o) {
-            return o.value == other;
-          });
-      return is_returned || step[other].node == made ||
-             std::any_of(
-                 readers[index(other)].begin(),
-                 readers[index(other)].end(),
-                 [made](NodeId user) { return user > made; });
-    });
-  }
-
-  const Lowering& lowering;
-  const Mesh& mesh;
-  const Function& step;
-  const std::vector<std::vector<NodeId>> readers;
-  std::vector<Rule> rules;
-  // For every value, the layouts in which it is read, the least split first.
-  std::vector<std::vector<Layout>> needed;
-  std::vector<ValueId> storage;
-  std::vector<std::vector<ValueId>> in_storage;
-
- private:
-  void need(ValueId value, Layout layout) {
-    std::vector<Layout>& all = needed[index(value)];
-    if (std::find(all.begin(), all.end(), layout) == all.end()) {
-      all.push_back(std::move(layout));
-    }
-  }
-
-  void find_storages() {
-    storage.resize(step.values.size());
-    in_storage.resize(step.values.size());
-    for (size_t i = 0; i < storage.size(); ++i) {
-      storage[i] = static_cast<ValueId>(i);
-    }
-    for (const Node& node : step.nodes) {
-      const std::vector<ValueId> read = operands(node);
-      for (const ValueId result : node.results) {
-        if (is_view(node) && !read.empty()) {
-          storage[index(result)] = storage[index(read.front())];
-        }
-      }
-    }
-    for (size_t i = 0; i < storage.size(); ++i) {
-      in_storage[index(storage[i])].push_back(static_cast<ValueId>(i));
-    }
-  }
-};
-
 // Puts `values` in the place of the operands, in order.
 void set_operands(Arg& arg, const std::vector<ValueId>& values, size_t& next) {
   if (auto* id = std::get_if<ValueId>(&arg.data)) {
@@ -182,10 +57,10 @@ class RankStep {
  public:
   RankStep(const ShardedStep& sharded, int64_t rank)
       : sharded_(sharded),
-        step_(sharded.step),
+        step_(sharded.step()),
         emitter_{
             .block = block_,
-            .mesh = sharded.mesh,
+            .mesh = sharded.mesh(),
             .rank = rank,
             .phase = Phase::Forward,
             .names = names_},
@@ -211,9 +86,9 @@ class RankStep {
       emitter_.phase = step_.nodes[i].phase;
       call(i);
     }
-    for (const Output& output : step_.outputs) {
-      const ValueId mine = as(output.value, sharded_.output(output));
-      block_.function.outputs.push_back(output);
+    for (size_t i = 0; i < step_.outputs.size(); ++i) {
+      const ValueId mine = as(step_.outputs[i].value, sharded_.output(i));
+      block_.function.outputs.push_back(step_.outputs[i]);
       block_.function.outputs.back().value = mine;
     }
     renumber(block_);
@@ -234,10 +109,9 @@ class RankStep {
          .is_later = is_later(emitter_.phase)});
   }
 
-  Pieces pieces(size_t number) const {
-    const std::vector<Levels>& factors =
-        sharded_.lowering.assignments[number].factors;
-    const Rule& rule = sharded_.rules[number];
+  Pieces pieces(size_t number, const Assignment& assignment) const {
+    const std::vector<Levels>& factors = assignment.factors;
+    const Rule& rule = sharded_.rule(number);
     Pieces out;
     for (size_t i = 0; i < factors.size(); ++i) {
       const int64_t whole = rule.factors[i].size;
@@ -261,7 +135,7 @@ class RankStep {
     const OpDef* def = find_op(node.op);
     return def == nullptr
                ? node
-               : localize(*def, step_, node, sharded_.rules[number], mine);
+               : localize(*def, step_, node, sharded_.rule(number), mine);
   }
 
   // Every view of other sizes can be had of a row-major tensor.
@@ -282,7 +156,7 @@ class RankStep {
 
   void call(size_t number) {
     const Node& whole = step_.nodes[number];
-    const Assignment& assignment = sharded_.lowering.assignments[number];
+    const Assignment& assignment = sharded_.assignment(number);
     const std::vector<ValueId> read = operands(whole);
     std::vector<ValueId> mine;
     bool is_as_recorded = true;
@@ -296,7 +170,7 @@ class RankStep {
     if (!is_as_recorded && is_view(whole) && def->sizes_arg >= 0) {
       make_row_major(mine.front());
     }
-    const Pieces part = pieces(number);
+    const Pieces part = pieces(number, assignment);
     Node node = local_node(number, part);
     if (operands(node).size() == read.size()) {
       size_t next = 0;
@@ -325,7 +199,7 @@ class RankStep {
       const ValueId result = whole.results[i];
       made.push_back(result_layout(
           emitter_.mesh,
-          sharded_.rules[number],
+          sharded_.rule(number),
           assignment,
           static_cast<int>(i),
           step_[result].type));
@@ -337,7 +211,7 @@ class RankStep {
       }
     }
     const std::vector<ValueId> results =
-        split_lookup(sharded_.rules[number], part) >= 0
+        split_lookup(sharded_.rule(number), part) >= 0
             ? append_lookups(*def, std::move(node), number, part, types, made)
             : append(std::move(node), whole, types, made);
     for (size_t i = 0; i < results.size(); ++i) {
@@ -374,7 +248,7 @@ class RankStep {
     NodeBuilder builder(block_.function);
     builder.begin(step_[step_.nodes[number].results.front()].name, node.phase);
     std::vector<ValueId> results = append_lookup(
-        builder, def, std::move(node), types, sharded_.rules[number], part);
+        builder, def, std::move(node), types, sharded_.rule(number), part);
     for (size_t i = first_value; i < block_.function.values.size(); ++i) {
       const auto value = static_cast<ValueId>(i);
       const auto found = std::find(results.begin(), results.end(), value);
@@ -395,13 +269,13 @@ class RankStep {
 
   // Joins, averages and reduces what the node has made of the result.
   void finish(size_t number, int result, ValueId value, ValueId mine) {
-    const Rule& rule = sharded_.rules[number];
-    const Assignment& assignment = sharded_.lowering.assignments[number];
+    const Rule& rule = sharded_.rule(number);
+    const Assignment& assignment = sharded_.assignment(number);
     for (const Join& join : joins_of(rule, assignment, result)) {
       mine = emit_join(emitter_, mine, join.axes, join.how);
     }
     mine = average(rule, assignment, result, mine);
-    const Layout& made = sharded_.lowering.layouts[index(value)];
+    const Layout& made = sharded_.lowering().layouts[index(value)];
     add_version(value, made, mine, false);
     const Layout& resting = sharded_.resting(value);
     if (resting != made) {
@@ -410,7 +284,7 @@ class RankStep {
       versions_[index(value)].clear();
       add_version(value, resting, rests, false);
     }
-    for (const Layout& layout : sharded_.needed[index(value)]) {
+    for (const Layout& layout : sharded_.needed(value)) {
       if (layout.partial.size() < resting.partial.size()) {
         as(value, layout);
       }
@@ -442,13 +316,60 @@ class RankStep {
         block_.function[mine].name);
   }
 
+  // A view of what has been moved already, rather than one more move; None when
+  // there is no such thing.
+  ValueId view_of_moved(ValueId value, const Layout& layout) {
+    const NodeId made = step_[value].node;
+    if (made == NodeId::None) {
+      return ValueId::None;
+    }
+    const Node& whole = step_.nodes[index(made)];
+    const OpDef* def = find_op(whole.op);
+    const std::vector<ValueId> read = operands(whole);
+    if (!is_view(whole) || read.size() != 1 || whole.results.size() != 1 ||
+        def == nullptr || def->types == nullptr) {
+      return ValueId::None;
+    }
+    for (const Version& base : versions_[index(read.front())]) {
+      if (!may_use(base)) {
+        continue;
+      }
+      const Rule& rule = sharded_.rule(index(made));
+      const std::optional<Assignment> assignment =
+          assignment_from(emitter_.mesh, step_, whole, rule, base.layout);
+      if (!assignment ||
+          result_layout(
+              emitter_.mesh, rule, *assignment, 0, step_[value].type) !=
+              layout) {
+        continue;
+      }
+      Node node = local_node(index(made), pieces(index(made), *assignment));
+      ValueId operand = base.value;
+      size_t next = 0;
+      for (Arg& arg : node.args) {
+        set_operands(arg, {operand}, next);
+      }
+      node.results.clear();
+      const std::vector<TensorType> types = def->types(block_.function, node);
+      if (types.size() != 1 ||
+          types.front().sizes != local(value, layout).sizes) {
+        continue;
+      }
+      return emitter_.call(
+          node.op, node.args, types.front(), layout, step_[value].name);
+    }
+    return ValueId::None;
+  }
+
+  // What was gathered in forward is not kept for backward.
+  bool may_use(const Version& version) const {
+    return !version.is_gathered || !is_later(emitter_.phase) ||
+           version.is_later;
+  }
+
   // The value in that layout, moved there if it is nowhere yet.
   ValueId as(ValueId value, const Layout& layout) {
     std::vector<Version>& versions = versions_[index(value)];
-    const bool later = is_later(emitter_.phase);
-    const auto may_use = [&](const Version& version) {
-      return !(version.is_gathered && later && !version.is_later);
-    };
     const Version* best = nullptr;
     double least = 0;
     for (const Version& version : versions) {
@@ -471,6 +392,13 @@ class RankStep {
       if (best == nullptr || bytes <= least) {
         best = &version;
         least = bytes;
+      }
+    }
+    if (best == nullptr || least > 0) {
+      const ValueId seen = view_of_moved(value, layout);
+      if (seen != ValueId::None) {
+        add_version(value, layout, seen, true);
+        return seen;
       }
     }
     WEFT_CHECK(
@@ -505,7 +433,7 @@ class RankStep {
 
   // Whether nobody reads the partial sum any more once it is summed.
   bool may_take_over(ValueId value, const Layout& from) const {
-    const std::vector<Layout>& needed = sharded_.needed[index(value)];
+    const std::vector<Layout>& needed = sharded_.needed(value);
     return step_[value].node != NodeId::None &&
            std::none_of(
                needed.begin(),
@@ -536,7 +464,7 @@ class RankStep {
 std::vector<Block> blocks_of(const Lowering& lowering) {
   const ShardedStep sharded(lowering);
   std::vector<Block> blocks;
-  for (int64_t rank = 0; rank < rank_count(sharded.mesh); ++rank) {
+  for (int64_t rank = 0; rank < rank_count(sharded.mesh()); ++rank) {
     Block block = RankStep(sharded, rank).build();
     if (!blocks.empty()) {
       Block& last = blocks.back();

@@ -9,6 +9,7 @@ import importlib
 
 import pytest
 import torch
+import weft
 from lockstep import Step, random_plan
 from weft import UserError, _weft
 from weft.capture import map_batch
@@ -156,6 +157,54 @@ def test_what_is_stored_split_is_gathered_twice_and_its_gradient_is_scattered(gp
     assert found.count("reduce_scatter") == stored
     # Forward and backward; biases of linear layers are not read in backward.
     assert stored < found.count("all_gather") <= 2 * stored
+
+
+def bytes_of_a_layer(mesh, decisions, **options):
+    """What one more layer of a GPT takes from other ranks, by kind; and the sizes of the GPT."""
+    sizes = {"width": 32, "heads": 4, "vocabulary": 64, "sequence": 16, "batch_size": 4, "dropout": 0.0, **options}
+    taken = []
+    for layers in (1, 2):
+        torch.manual_seed(0)
+        model, batch, optimizer = importlib.import_module("gpt").gpt2_small(layers=layers, **sizes)
+        graph = _weft.drop_gradient_outputs(weft.capture(model, batch, optimizer, name="model"))
+        taken.append(_weft.wire_bytes(graph, f"plan @model on {mesh} {{\n{decisions}\n}}"))
+    layer = {kind: taken[1].get(kind, 0) - taken[0].get(kind, 0) for kind in taken[1]}
+    return {kind: count for kind, count in layer.items() if count != 0}
+
+
+ACTIVATION = 4 * 4 * 16 * 32  # bytes of [batch, sequence, width] in f32
+LAYER = 4 * (12 * 32 * 32 + 13 * 32)  # of the parameters of a layer
+
+
+def test_bytes_of_megatron():
+    ways = 4
+    got = bytes_of_a_layer(f"<tensor={ways}>", MEGATRON)
+    # Two sums in forward and two in backward.
+    assert got == {"all_reduce": 4 * 2 * ACTIVATION * (ways - 1) // ways}
+
+
+def test_bytes_of_megatron_with_sequence():
+    ways = 4
+    got = bytes_of_a_layer(f"<tensor={ways}>", MEGATRON + SEQUENCE.format(data="-"))
+    piece = ACTIVATION * (ways - 1) // ways
+    # The gradients of two norms are summed over the parts of the sequence.
+    small = 4 * 4 * 32 * 2 * (ways - 1) // ways
+    # Forward gathers and scatters twice; backward too, and gathers again what products read in forward.
+    assert got == {"all_gather": 6 * piece, "reduce_scatter": 4 * piece, "all_reduce": small}
+
+
+def test_bytes_of_data_and_zero():
+    ways = 2
+    piece = LAYER * (ways - 1) // ways
+    data = "%batch.* [data, -]"
+    assert bytes_of_a_layer("<data=2>", data) == {"all_reduce": 2 * piece}
+    states = "\n%*.weight.exp_avg* [data, -]\n%*norm.weight.exp_avg* [data]\n%*.bias.exp_avg* [data]"
+    # zero 1 and 2: gradients are scattered, what was updated is gathered.
+    assert bytes_of_a_layer("<data=2>", data + states) == {"reduce_scatter": piece, "all_gather": piece}
+    got = bytes_of_a_layer("<data=2>", data + STORED)
+    # zero 3: gathered in forward, and in backward but for biases of products, which that does not read.
+    biases = 4 * 9 * 32 * (ways - 1) // ways
+    assert got == {"reduce_scatter": piece, "all_gather": 2 * piece - biases}
 
 
 def test_messages_name_the_value(gpt):
