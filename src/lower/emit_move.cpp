@@ -115,7 +115,7 @@ class Mover {
   }
 
   // Row-major and of these sizes.
-  void view(const Dims& sizes, Layout after) {
+  void view(const Dims& sizes, const Layout& after) {
     make_row_major();
     if (type().sizes == sizes) {
       // Only the layout is told otherwise.
@@ -515,7 +515,7 @@ class Mover {
 
 }  // namespace
 
-std::string Emitter::unique(std::string name) {
+std::string Emitter::unique(const std::string& name) {
   std::string out = name;
   for (int64_t i = 1; !names.insert(out).second; ++i) {
     out = cat(name, ".", i);

@@ -41,7 +41,7 @@ struct Emitter {
       Layout layout,
       const std::string& base);
   // A name that is not used yet.
-  std::string unique(std::string name);
+  std::string unique(const std::string& name);
 };
 
 // Moves `value`, one rank's piece `from` of a value of type `whole`, and

@@ -49,9 +49,8 @@ std::optional<Refined> refine(
 
 class Finder {
  public:
-  Finder(const Mesh& mesh, Refined cells, Axes partial, const Axes& wanted)
-      : mesh_(mesh),
-        now_(std::move(cells.from)),
+  Finder(Refined cells, Axes partial, const Axes& wanted)
+      : now_(std::move(cells.from)),
         to_(std::move(cells.to)),
         partial_(std::move(partial)) {
     for (const std::string& axis : partial_) {
@@ -158,7 +157,6 @@ class Finder {
     return false;
   }
 
-  const Mesh& mesh_;
   std::vector<Cell> now_;
   const std::vector<Cell> to_;
   Axes partial_;
@@ -199,7 +197,7 @@ std::vector<MoveStep> find_move(
     steps.insert(steps.end(), more.begin(), more.end());
     return steps;
   }
-  return Finder(mesh, std::move(cells), from.partial, to.partial).run();
+  return Finder(std::move(cells), from.partial, to.partial).run();
 }
 
 double move_bytes(

@@ -126,13 +126,13 @@ class Propagation {
   void place_input(const Input& input) {
     const size_t i = index(input.value);
     of_parameter_[i] = input.kind == InputKind::Parameter;
-    if (decided_[i]) {
+    if (const std::optional<Layout>& layout = decided_[i]) {
       WEFT_CHECK_USER(
-          decided_[i]->partial.empty() || input.kind == InputKind::State,
+          layout->partial.empty() || input.kind == InputKind::State,
           "%",
           step_.values[i].name,
           ": an input cannot be a partial sum");
-      made_[i] = resting_[i] = *decided_[i];
+      made_[i] = resting_[i] = *layout;
     }
   }
 
@@ -261,8 +261,11 @@ class Propagation {
 
   // What the result should become, as far as anybody has said so.
   const Layout* target(ValueId value) const {
-    const size_t i = index(value);
-    return decided_[i] ? &*decided_[i] : hints_[i] ? &*hints_[i] : nullptr;
+    if (const std::optional<Layout>& layout = decided_[index(value)]) {
+      return &*layout;
+    }
+    const std::optional<Layout>& hint = hints_[index(value)];
+    return hint ? &*hint : nullptr;
   }
 
   // Whether an operand is split over the axis where it must be whole.
@@ -516,7 +519,7 @@ class Propagation {
           assignment,
           static_cast<int>(i),
           step_.values[value].type);
-      resting_[value] = decided_[value] ? *decided_[value] : made_[value];
+      resting_[value] = decided_[value].value_or(made_[value]);
       if (is_settled_[value]) {
         // It was settled when the node made another partial sum.
         std::erase_if(resting_[value].partial, [&](const std::string& axis) {

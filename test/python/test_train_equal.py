@@ -8,7 +8,8 @@ over the norm of the one rank's, for each tensor by itself.
 
 Losses in f32 are within 1e-6, and so are the parameters of BERT and T5. Those of the others are further apart after 20
 steps, at most, on 2 or 4 ranks: GPT 1.6e-5, MoE 4.6e-6, ResNet 2.8e-6 (the bias of a norm, which is near 0), U-Net
-1.8e-6, ViT 1.6e-6, Llama 1.2e-6. In GPT and Llama, what dominates is Adam's first step, which is the learning rate times
+1.8e-6, ViT 1.6e-6, Llama 1.2e-6. In the weights of GPT and Llama that were traced, what dominates is Adam's first
+step, which is the learning rate times
 the sign of the gradient, but for gradients about as small as its eps of 1e-8. On 2 ranks, 0.8 of the squared difference
 of GPT's furthest weight is one element, the one with the smallest first gradient (3e-9) of 16,384, and it is as far
 apart after step 1 as after step 20. By the largest element of each tensor instead of norms, GPT is 5.7e-4 apart, and
