@@ -59,9 +59,57 @@ def ddp(task):
     return torch_step(wrapped, tuple(map(my_part, batch)), optimizer)
 
 
+def meet(task):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{task['meeting']}", rank=RANK, world_size=RANKS)
+    return torch.distributed.device_mesh.init_device_mesh("cpu", (RANKS,))
+
+
+def same_optimizer(model, optimizer):
+    """Of the model's parameters as they are now, in the groups that they had."""
+    parameters = list(model.parameters())
+    matrices = [p for p in parameters if p.ndim >= 2]
+    vectors = [p for p in parameters if p.ndim < 2]
+    groups = [{**group, "params": part} for group, part in zip(optimizer.param_groups, [matrices, vectors])]
+    return type(optimizer)(groups)
+
+
+def fsdp2(task):
+    """FSDP2 as its tutorials have it: each block by itself, then the rest."""
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = meet(task)
+    model, batch, optimizer = make(task)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return torch_step(model, tuple(map(my_part, batch)), same_optimizer(model, optimizer))
+
+
+def dtensor(task):
+    """Megatron's pairs of products by DTensor. A rank's columns of qkv are those of its own heads."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = meet(task)
+    model, batch, optimizer = make(task)
+    for block in model.blocks:
+        block.attention.heads //= RANKS
+        parallelize_module(
+            block,
+            mesh,
+            {
+                "attention.qkv": ColwiseParallel(),
+                "attention.out": RowwiseParallel(),
+                "feed_forward.up": ColwiseParallel(),
+                "feed_forward.down": RowwiseParallel(),
+            },
+        )
+    return torch_step(model, batch, same_optimizer(model, optimizer))
+
+
 def by_weft(task):
     model, batch, optimizer = make(task)
-    trainer = weft.parallelize(model, optimizer, batch)
+    words = {"parallel": task["words"]} if "words" in task else {}
+    trainer = weft.parallelize(model, optimizer, batch, **words)
     return trainer, batch
 
 
@@ -132,6 +180,31 @@ def measure_steps(task):
     return result
 
 
+def measure_sharing(task):
+    """One peer and Weft under `words`, by turns."""
+    trainer, batch = by_weft(task)
+    peer = {"FSDP2": fsdp2, "DTensor": dtensor}[task["peer"]](task)
+    arms = {task["peer"]: peer, "weft": lambda: trainer.step(batch)}
+    for step in arms.values():
+        seconds(step, 2)
+    taken = {name: [] for name in arms}
+    for _ in range(task["repeats"]):
+        for name, step in arms.items():
+            taken[name] += seconds(step, task["steps"])
+    result = {name: statistics.median(values) for name, values in taken.items()}
+    shares = []
+    for number in range(task["repeats"]):
+        barrier()
+        shares.append(hidden_share(trainer._core.timeline(batch_tensors(batch), number)))
+    shares = [share for share in shares if share is not None]
+    _, used_bytes, overflow_bytes, _ = trainer._core.memory(batch_tensors(batch))
+    return {
+        **result,
+        "hidden": statistics.median(shares) if shares else None,
+        "used_bytes": used_bytes + overflow_bytes,
+    }
+
+
 def measure_memory(task):
     eager_bytes = measured_peak_bytes(lambda: make(task))
     trainer, batch = by_weft(task)
@@ -151,7 +224,8 @@ def main():
     os.sched_setaffinity(0, {cores[RANK % len(cores)]})
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    result = {"steps": measure_steps, "memory": measure_memory}[task["what"]](task)
+    measure = {"steps": measure_steps, "sharing": measure_sharing, "memory": measure_memory}
+    result = measure[task["what"]](task)
     if RANK == 0:
         pathlib.Path(sys.argv[2]).write_text(json.dumps(result))
 
