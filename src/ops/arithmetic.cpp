@@ -95,7 +95,7 @@ ValueId mean_over(NodeBuilder& builder, ValueId a, const Dims& dims) {
   return div(builder, sum_over(builder, a, dims), static_cast<double>(count));
 }
 
-ValueId view(NodeBuilder& builder, ValueId a, Dims sizes) {
+ValueId view(NodeBuilder& builder, ValueId a, const Dims& sizes) {
   return builder.type(a).sizes == sizes
              ? a
              : builder.call("aten.view", {{a}, to_arg(sizes)});

@@ -31,7 +31,7 @@ ValueId max_over(NodeBuilder& builder, ValueId a, const Dims& dims);
 // A sum divided by the number of elements that each sum has.
 ValueId mean_over(NodeBuilder& builder, ValueId a, const Dims& dims);
 
-ValueId view(NodeBuilder& builder, ValueId a, Dims sizes);
+ValueId view(NodeBuilder& builder, ValueId a, const Dims& sizes);
 ValueId transpose(NodeBuilder& builder, ValueId a, int64_t dim, int64_t other);
 // Row-major, copied where it is not.
 ValueId row_major(NodeBuilder& builder, ValueId a);

@@ -49,9 +49,10 @@ Expanded expand_variance(NodeBuilder& builder, const Node& node) {
   const ValueId centered = sub(builder, of.input, mean);
   const ValueId total =
       sum_over(builder, mul(builder, centered, centered), of.dims);
-  const double count = static_cast<double>(
+  const int64_t elements =
       element_count(builder.type(of.input)) /
-      std::max<int64_t>(element_count(builder.type(total)), 1));
+      std::max<int64_t>(element_count(builder.type(total)), 1);
+  const auto count = static_cast<double>(elements);
   ValueId spread =
       div(builder,
           total,

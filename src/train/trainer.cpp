@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "execute/optimizer_settings.h"
+#include "plan/forward_plan.h"
 #include "program/live_bytes.h"
 #include "program/piece.h"
 #include "rewrite/training.h"
@@ -123,13 +124,10 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
     if (kind == StepKind::Train) {
       rewrite(*made);
     }
-    Plan plan = plans_(made->graph);
+    const Plan plan = plans_(made->graph);
     bind(*made, plan);
     if (update_ && !update_->executor) {
-      // It has no batch to split: decisions are about the other part.
-      plan.graph = update_->graph.name;
-      plan.decisions.clear();
-      bind(*update_, plan);
+      bind(*update_, plan_for_part(plan, update_->graph));
     }
     step = std::move(made);
   }
