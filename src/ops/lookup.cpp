@@ -120,7 +120,7 @@ class Lookup {
     }
     WEFT_CHECK(
         next == own.size(), "a result of ", def_.name, " lacks its index");
-    return view(builder_, outside_, std::move(aligned));
+    return view(builder_, outside_, aligned);
   }
 
   std::vector<ValueId> write(const std::vector<TensorType>& types) {
