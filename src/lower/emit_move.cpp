@@ -21,8 +21,6 @@ Arg list_of(const std::vector<ValueId>& values) {
   return {list};
 }
 
-bool is_row_major(const TensorType& type) { return type.strides.empty(); }
-
 // The dims from the slowest in memory to the fastest.
 std::vector<size_t> order_by_strides(const TensorType& type) {
   const Dims strides = strides_of(type);
@@ -74,20 +72,8 @@ class Mover {
   }
 
   void make_row_major() {
-    if (is_row_major(type())) {
-      return;
-    }
-    now_ = emitter_.call(
-        "aten.clone",
-        {{now_}},
-        make_type(dtype(), type().sizes),
-        layout(),
-        base_);
-    set_option(
-        emitter_.block.function.nodes.back(),
-        "memory_format",
-        {Symbol{"contiguous"}});
-    is_owned_ = true;
+    const ValueId before = std::exchange(now_, emitter_.row_major(now_, base_));
+    is_owned_ = is_owned_ || now_ != before;
   }
 
   // Dim i becomes the old dim order[i].
@@ -117,11 +103,8 @@ class Mover {
   // Row-major and of these sizes.
   void view(const Dims& sizes, const Layout& after) {
     make_row_major();
-    if (type().sizes == sizes) {
-      // Only the layout is told otherwise.
-      if (layout() == after) {
-        return;
-      }
+    if (type().sizes == sizes && layout() == after) {
+      return;
     }
     call("aten.view", {to_arg(sizes)}, make_type(dtype(), sizes), after);
   }
@@ -515,67 +498,13 @@ class Mover {
 
 }  // namespace
 
-std::string Emitter::unique(const std::string& name) {
-  std::string out = name;
-  for (int64_t i = 1; !names.insert(out).second; ++i) {
-    out = cat(name, ".", i);
-  }
-  return out;
-}
-
-ValueId Emitter::call(
-    std::string_view op,
-    std::vector<Arg> args,
-    TensorType type,
-    Layout layout,
-    const std::string& base) {
-  Node node;
-  node.op = op;
-  node.phase = phase;
-  node.args = std::move(args);
-  const std::string_view local = op.substr(op.find('.') + 1);
-  const ValueId result = add_value(
-      block,
-      unique(cat(base, ".", local.substr(0, local.find('.')))),
-      std::move(type),
-      std::move(layout));
-  node.results = {result};
-  block.instructions.emplace_back(
-      Call{static_cast<NodeId>(block.function.nodes.size())});
-  block.function.nodes.push_back(std::move(node));
-  return result;
-}
-
-ValueId Emitter::transfer(
-    TransferKind kind,
-    ValueId operand,
-    const Axes& axes,
-    TensorType type,
-    Layout layout,
-    const std::string& base) {
-  Start start;
-  start.kind = kind;
-  start.axes = axes;
-  start.operands = {operand};
-  const ValueId result = add_value(
-      block,
-      unique(cat(base, kind == TransferKind::AllReduce ? ".sum" : ".moved")),
-      std::move(type),
-      std::move(layout));
-  start.results = {result};
-  block.instructions.emplace_back(std::move(start));
-  block.instructions.emplace_back(Wait{result});
-  return result;
-}
-
 ValueId emit_move(
     Emitter& emitter,
     ValueId value,
     const TensorType& whole,
-    const Layout& from,
+    const std::vector<MoveStep>& steps,
     const Layout& to,
     bool is_owned) {
-  const std::vector<MoveStep> steps = find_move(emitter.mesh, whole, from, to);
   if (steps.empty()) {
     return value;
   }
@@ -590,14 +519,7 @@ ValueId emit_join(
   const auto flat = make_type(type.dtype, type.sizes);
   for (const std::string& axis : axes) {
     const int64_t count = ways(emitter.mesh, {axis});
-    if (value != ValueId::None && !type.strides.empty() &&
-        emitter.block.function[value].type != flat) {
-      value = emitter.call("aten.clone", {{value}}, flat, layout, base);
-      set_option(
-          emitter.block.function.nodes.back(),
-          "memory_format",
-          {Symbol{"contiguous"}});
-    }
+    value = emitter.row_major(value, base);
     Dims sizes = type.sizes;
     sizes.insert(sizes.begin(), 1);
     Layout one = layout;

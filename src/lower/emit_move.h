@@ -6,52 +6,23 @@
 #pragma once
 
 #include "graph/layout.h"
+#include "lower/emitter.h"
+#include "lower/move.h"
 #include "ops/rule.h"
 #include "program/program.h"
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <unordered_set>
 #include <vector>
 
 namespace weft {
 
-// Where instructions go: one rank's block, and the names that it has used.
-struct Emitter {
-  Block& block;
-  const Mesh& mesh;
-  int64_t rank = 0;
-  Phase phase = Phase::Forward;
-  std::unordered_set<std::string>& names;
-
-  // Appends a call with one result, named after `base`, and returns that.
-  ValueId call(
-      std::string_view op,
-      std::vector<Arg> args,
-      TensorType type,
-      Layout layout,
-      const std::string& base);
-  // Likewise a transfer, waited for at once.
-  ValueId transfer(
-      TransferKind kind,
-      ValueId operand,
-      const Axes& axes,
-      TensorType type,
-      Layout layout,
-      const std::string& base);
-  // A name that is not used yet.
-  std::string unique(const std::string& name);
-};
-
-// Moves `value`, one rank's piece `from` of a value of type `whole`, and
-// returns the piece `to`. Both layouts are canonical. `is_owned`: nobody reads
+// Moves `value`, one rank's piece of a value of type `whole`, by the steps that
+// find_move gave for it, and returns the piece `to`. `is_owned`: nobody reads
 // the value's storage afterwards, so that it may be summed in place.
 ValueId emit_move(
     Emitter& emitter,
     ValueId value,
     const TensorType& whole,
-    const Layout& from,
+    const std::vector<MoveStep>& steps,
     const Layout& to,
     bool is_owned);
 

@@ -10,10 +10,6 @@
 namespace weft {
 namespace {
 
-bool contains(const Axes& axes, const std::string& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 bool is_prefix(const Axes& start, const Axes& axes) {
   return start.size() <= axes.size() &&
          std::equal(start.begin(), start.end(), axes.begin());
@@ -166,6 +162,10 @@ class Finder {
 };
 
 }  // namespace
+
+bool contains(const Axes& axes, const std::string& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 std::vector<MoveStep> find_move(
     const Mesh& mesh,

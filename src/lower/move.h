@@ -8,9 +8,12 @@
 #include "graph/tensor_type.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace weft {
+
+bool contains(const Axes& axes, const std::string& axis);
 
 enum class MoveKind : uint8_t {
   Slice,          // each rank keeps its piece: nothing travels

@@ -82,6 +82,11 @@ void run_pass(const Pass& pass, Lowering& lowering) {
 
 }  // namespace
 
+bool is_later(Phase phase) {
+  return phase == Phase::Backward || phase == Phase::Optimizer ||
+         phase == Phase::Recompute;
+}
+
 void run_passes(
     const std::vector<Pass>& passes,
     Lowering& lowering,

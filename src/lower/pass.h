@@ -39,6 +39,10 @@ struct Lowering {
   Program program;
 };
 
+// Whether nodes of the phase run after forward: what they read is kept for
+// them.
+bool is_later(Phase phase);
+
 struct Pass {
   std::string_view name;
   void (*run)(Lowering&);

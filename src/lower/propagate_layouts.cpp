@@ -14,9 +14,9 @@
 // values).
 #include "base/error.h"
 #include "lower/assignment.h"
+#include "lower/expand_nodes.h"
 #include "lower/move.h"
 #include "lower/pass.h"
-#include "ops/node_builder.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
@@ -41,15 +41,6 @@ constexpr int64_t kCheapOperations = 32;
 
 constexpr int kNothing = -1;
 constexpr int kCarried = -2;
-
-bool contains(const Axes& axes, const std::string& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
-bool is_later(Phase phase) {
-  return phase == Phase::Backward || phase == Phase::Optimizer ||
-         phase == Phase::Recompute;
-}
 
 // Where a value is besides where it rests, in forward or after it: what is
 // gathered in forward is not kept (shard.cpp).
@@ -651,51 +642,6 @@ class Propagation {
   std::vector<std::vector<Moved>> moved_;
 };
 
-// Puts what the nodes expand to in their place.
-void expand(Lowering& lowering, const std::set<size_t>& chosen) {
-  Function& step = *find_function(lowering.graph, "step");
-  const std::vector<Node> before = std::exchange(step.nodes, {});
-  NodeBuilder builder(step);
-  std::vector<ValueId> now(step.values.size());
-  for (size_t i = 0; i < now.size(); ++i) {
-    now[i] = static_cast<ValueId>(i);
-  }
-  for (size_t i = 0; i < before.size(); ++i) {
-    Node node = before[i];
-    replace_operands(node, now);
-    // Of the recorded run; lowering frees by itself.
-    node.releases.clear();
-    node.overwrites = ValueId::None;
-    std::vector<ValueId> results;
-    if (chosen.contains(i)) {
-      builder.begin(before[i]);
-      results = find_op(node.op)->expand(builder, node);
-      if (results.empty()) {
-        lowering.unexpanded.insert(step[node.results.front()].name);
-      }
-    }
-    if (results.empty()) {
-      builder.keep(std::move(node));
-      continue;
-    }
-    for (size_t k = now.size(); k < step.values.size(); ++k) {
-      now.push_back(static_cast<ValueId>(k));
-    }
-    for (size_t k = 0; k < results.size(); ++k) {
-      const ValueId old = node.results[k];
-      now[index(old)] = results[k];
-      if (results[k] != ValueId::None) {
-        // Plans and messages know it by this name.
-        std::swap(step[old].name, step[results[k]].name);
-      }
-    }
-  }
-  for (Output& output : step.outputs) {
-    output.value = now[index(output.value)];
-  }
-  renumber(step);
-}
-
 }  // namespace
 
 void propagate_layouts(Lowering& lowering) {
@@ -706,7 +652,7 @@ void propagate_layouts(Lowering& lowering) {
     if (expanded.empty()) {
       return;
     }
-    expand(lowering, expanded);
+    expand_nodes(lowering, expanded);
   }
   WEFT_CHECK(false, "expanding nodes came to no end");
 }

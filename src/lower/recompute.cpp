@@ -25,11 +25,6 @@ constexpr int kMostCalls = 3;
 // which nothing is won.
 constexpr size_t kLeastDistance = 16;
 
-bool is_later(const Node& node) {
-  return node.phase == Phase::Backward || node.phase == Phase::Optimizer ||
-         node.phase == Phase::Recompute;
-}
-
 class Recomputation {
  public:
   Recomputation(Function& step, const Plan& plan)
@@ -69,7 +64,7 @@ class Recomputation {
       }
       for (const ValueId read : operands(node)) {
         const size_t root = index(root_[index(read)]);
-        if (is_later(node)) {
+        if (is_later(node.phase)) {
           first_later_[root] = std::min(first_later_[root], i);
         } else {
           last_forward_[root] = std::max(last_forward_[root], i);
@@ -168,7 +163,7 @@ class Recomputation {
     before_ = &before;
     step_.nodes.clear();
     for (Node node : before) {
-      if (is_later(node)) {
+      if (is_later(node.phase)) {
         std::vector<ValueId> now(step_.values.size());
         for (const ValueId read : operands(node)) {
           now.resize(step_.values.size());
@@ -190,7 +185,7 @@ class Recomputation {
       return made_[index(value)];
     }
     Node node = (*before_)[index(step_[value].node)];
-    if (is_later(node)) {
+    if (is_later(node.phase)) {
       return value;  // a view that backward makes by itself, from what is read
     }
     std::vector<ValueId> now;
@@ -221,7 +216,7 @@ class Recomputation {
     }
     return step_[root].node != NodeId::None && !is_read_later(root) &&
            bytes(root) >= kLeastBytes &&
-           !is_later((*before_)[index(step_[root].node)]);
+           !is_later((*before_)[index(step_[root].node)].phase);
   }
 
   Function& step_;

@@ -13,7 +13,6 @@
 #include "lower/move.h"
 #include "lower/pass.h"
 #include "lower/sharded_step.h"
-#include "ops/call.h"
 #include "ops/kernel.h"
 #include "ops/lookup.h"
 #include "ops/node_builder.h"
@@ -28,11 +27,6 @@
 
 namespace weft {
 namespace {
-
-bool is_later(Phase phase) {
-  return phase == Phase::Backward || phase == Phase::Optimizer ||
-         phase == Phase::Recompute;
-}
 
 // One way in which a value of the step lies on this rank.
 struct Version {
@@ -138,22 +132,6 @@ class RankStep {
                : localize(*def, step_, node, sharded_.rule(number), mine);
   }
 
-  // Every view of other sizes can be had of a row-major tensor.
-  void make_row_major(ValueId& value) {
-    const TensorType type = block_.function[value].type;
-    if (type.strides.empty()) {
-      return;
-    }
-    value = emitter_.call(
-        "aten.clone",
-        {{value}},
-        make_type(type.dtype, type.sizes),
-        block_.layouts[index(value)],
-        block_.function[value].name);
-    set_option(
-        block_.function.nodes.back(), "memory_format", {Symbol{"contiguous"}});
-  }
-
   void call(size_t number) {
     const Node& whole = step_.nodes[number];
     const Assignment& assignment = sharded_.assignment(number);
@@ -168,7 +146,9 @@ class RankStep {
     }
     const OpDef* def = find_op(whole.op);
     if (!is_as_recorded && is_view(whole) && def->sizes_arg >= 0) {
-      make_row_major(mine.front());
+      // Every view of other sizes can be had of that.
+      mine.front() =
+          emitter_.row_major(mine.front(), block_.function[mine.front()].name);
     }
     const Pieces part = pieces(number, assignment);
     Node node = local_node(number, part);
@@ -344,10 +324,9 @@ class RankStep {
         continue;
       }
       Node node = local_node(index(made), pieces(index(made), *assignment));
-      ValueId operand = base.value;
       size_t next = 0;
       for (Arg& arg : node.args) {
-        set_operands(arg, {operand}, next);
+        set_operands(arg, {base.value}, next);
       }
       node.results.clear();
       const std::vector<TensorType> types = def->types(block_.function, node);
@@ -381,8 +360,7 @@ class RankStep {
       }
       const bool has_partial = std::all_of(
           layout.partial.begin(), layout.partial.end(), [&](const auto& axis) {
-            const Axes& has = version.layout.partial;
-            return std::find(has.begin(), has.end(), axis) != has.end();
+            return contains(version.layout.partial, axis);
           });
       if (!has_partial) {
         continue;
@@ -420,7 +398,7 @@ class RankStep {
         !steps.empty() && steps.front().kind == MoveKind::AllReduce;
     const bool is_owned = sums_first && may_take_over(value, from);
     const ValueId moved =
-        emit_move(emitter_, source, step_[value].type, from, layout, is_owned);
+        emit_move(emitter_, source, step_[value].type, steps, layout, is_owned);
     if (is_owned) {
       std::erase_if(versions, [&](const Version& version) {
         return version.value == source;
@@ -443,10 +421,7 @@ class RankStep {
                      layout.partial.begin(),
                      layout.partial.end(),
                      [&](const std::string& axis) {
-                       return std::find(
-                                  from.partial.begin(),
-                                  from.partial.end(),
-                                  axis) != from.partial.end();
+                       return contains(from.partial, axis);
                      });
                }) &&
            !sharded_.is_read_again(value);

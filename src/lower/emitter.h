@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "graph/layout.h"
+#include "program/program.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace weft {
+
+// Where instructions go: one rank's block, and the names that it has used.
+struct Emitter {
+  Block& block;
+  const Mesh& mesh;
+  int64_t rank = 0;
+  Phase phase = Phase::Forward;
+  std::unordered_set<std::string>& names;
+
+  // Appends a call with one result, named after `base`, and returns that.
+  ValueId call(
+      std::string_view op,
+      std::vector<Arg> args,
+      TensorType type,
+      Layout layout,
+      const std::string& base);
+  // Likewise a transfer, waited for at once.
+  ValueId transfer(
+      TransferKind kind,
+      ValueId operand,
+      const Axes& axes,
+      TensorType type,
+      Layout layout,
+      const std::string& base);
+  // The value itself, or a copy of it, without gaps and in the order of its
+  // dims.
+  ValueId row_major(ValueId value, const std::string& base);
+  // A name that is not used yet.
+  std::string unique(const std::string& name);
+};
+
+}  // namespace weft
