@@ -34,21 +34,6 @@ void fill_constant(
       cat("program @", program.name, " has no constant ", quote(key)));
 }
 
-// One a level of every dim.
-std::vector<Piece> pieces(
-    const Program& program, const Block& block, ValueId value, int64_t rank) {
-  const Layout& layout = block.layouts[index(value)];
-  const Dims whole =
-      whole_sizes(block.function[value].type, layout, program.mesh);
-  std::vector<Piece> out;
-  for (size_t dim = 0; dim < whole.size(); ++dim) {
-    const std::vector<Piece> levels =
-        pieces_of(program.mesh, layout.dims[dim], whole[dim], rank);
-    out.insert(out.end(), levels.begin(), levels.end());
-  }
-  return out;
-}
-
 }  // namespace
 
 ExecutorBuilder::ExecutorBuilder(
@@ -173,7 +158,7 @@ ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
        node,
        tensors(operands(node)),
        tensors(node.results),
-       pieces(program_, block_, node.results.front(), rank_)});
+       level_pieces(program_, block_, node.results.front(), rank_)});
   if (kernel) {
     return [kernel, seed = seed_](int64_t step, StepClock*) {
       kernel({seed, step});

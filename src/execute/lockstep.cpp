@@ -42,20 +42,6 @@ at::Tensor constant(const Program& program, const std::string& name) {
       cat("program @", program.name, " has no constant ", quote(name)));
 }
 
-// One a level of every dim.
-std::vector<Piece> level_pieces(
-    const Block& block, const Mesh& mesh, ValueId value, int64_t rank) {
-  const Layout& layout = block.layouts[index(value)];
-  const Dims whole = whole_sizes(block.function[value].type, layout, mesh);
-  std::vector<Piece> out;
-  for (size_t dim = 0; dim < whole.size(); ++dim) {
-    const std::vector<Piece> levels =
-        pieces_of(mesh, layout.dims[dim], whole[dim], rank);
-    out.insert(out.end(), levels.begin(), levels.end());
-  }
-  return out;
-}
-
 // Dims of size 1 may have any strides; an empty tensor says nothing.
 bool lies_as(const at::Tensor& tensor, const TensorType& type) {
   if (tensor.numel() == 0) {
@@ -197,7 +183,7 @@ class LockstepRank {
            .operands = operands,
            .results = results,
            .piece = level_pieces(
-               block_, program_.mesh, node.results.front(), rank_)});
+               program_, block_, node.results.front(), rank_)});
       if (kernel) {
         kernel(context_);
         return results;

@@ -86,6 +86,16 @@ Mesh parse_mesh(const std::string& text) {
   return mesh;
 }
 
+Mesh whole_mesh(const Mesh& mesh, const Mesh& time) {
+  Mesh whole = mesh;
+  whole.axes.insert(whole.axes.end(), time.axes.begin(), time.axes.end());
+  return whole;
+}
+
+int64_t place_on(const Mesh& time, int64_t rank, int64_t part) {
+  return rank * rank_count(time) + part;
+}
+
 void verify(const Mesh& mesh) {
   std::unordered_set<std::string> names;
   int64_t count = 1;

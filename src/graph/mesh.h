@@ -35,6 +35,11 @@ int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes);
 // The coordinate of a rank on every axis.
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank);
 
+// The axes of the mesh, then axes of time: all that layouts may speak of. A
+// rank at point `part` of time is at place_on(...) there.
+Mesh whole_mesh(const Mesh& mesh, const Mesh& time);
+int64_t place_on(const Mesh& time, int64_t rank, int64_t part);
+
 std::string print(const Mesh& mesh);
 // Parses exactly one mesh; throws UserError.
 Mesh parse_mesh(const std::string& text);

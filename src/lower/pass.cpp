@@ -82,6 +82,35 @@ void run_pass(const Pass& pass, Lowering& lowering) {
 
 }  // namespace
 
+void add_block(
+    Program& program,
+    std::vector<std::vector<Origin>>& origins,
+    Block block,
+    std::vector<Origin> of_block) {
+  renumber(block);
+  if (!program.blocks.empty()) {
+    Block& last = program.blocks.back();
+    const int64_t rank = block.last_rank;
+    block.first_rank = last.first_rank;
+    const int64_t before = std::exchange(last.last_rank, rank);
+    if (block == last) {
+      return;
+    }
+    last.last_rank = before;
+    block.first_rank = rank;
+  }
+  program.blocks.push_back(std::move(block));
+  origins.push_back(std::move(of_block));
+}
+
+void name_blocks(Program& program) {
+  for (Block& block : program.blocks) {
+    if (program.blocks.size() > 1) {
+      block.function.name = cat(block.function.name, ".", block.first_rank);
+    }
+  }
+}
+
 bool is_later(Phase phase) {
   return phase == Phase::Backward || phase == Phase::Optimizer ||
          phase == Phase::Recompute;

@@ -17,11 +17,22 @@
 
 namespace weft {
 
+// Where an instruction of a block comes from.
+struct Origin {
+  // The node of the step for which it was emitted; None for what an input or an
+  // output needs.
+  NodeId node = NodeId::None;
+  // The point of time; -1 for what all have in common.
+  int64_t part = -1;
+};
+
 // What passes hand on: first the step as a graph, then, with a layout for every
 // value, as a program.
 struct Lowering {
   const Plan& plan;
   const Cluster& cluster;
+  // What layouts speak of: the mesh of a stage, then the axes of time.
+  Mesh mesh;
   Graph graph;
   // Decisions about values that passes added, each by its name; they count
   // before the plan's.
@@ -35,9 +46,23 @@ struct Lowering {
   std::vector<Layout> resting;
   // One a node of the step.
   std::vector<Assignment> assignments;
-  // No blocks before shard.
+  // No blocks before shard. First every point of `mesh` has its block, then
+  // every rank of a stage, then every rank.
   Program program;
+  // For every block and instruction, where it comes from; empty once the
+  // instructions are in the order of the plan's schedule.
+  std::vector<std::vector<Origin>> origins;
 };
+
+// Appends one rank's block; or lets the last block have the rank too, where
+// they are the same.
+void add_block(
+    Program& program,
+    std::vector<std::vector<Origin>>& origins,
+    Block block,
+    std::vector<Origin> of_block);
+// Names of their own for the functions of several blocks.
+void name_blocks(Program& program);
 
 // Whether nodes of the phase run after forward: what they read is kept for
 // them.
@@ -75,6 +100,11 @@ void propagate_layouts(Lowering& lowering);
 // One rank's step: local sizes, and calls and collectives, waited for at once,
 // wherever a value has to lie otherwise (shard.cpp).
 void shard(Lowering& lowering);
+// Points of time become parts of one rank's work (fold_time.cpp).
+void fold_time(Lowering& lowering);
+// Each rank gets its stages' work, in the order of the schedule, and what other
+// stages make (cut_stages.cpp).
+void cut_stages(Lowering& lowering);
 // Sums that nobody reads yet travel together (bucket.cpp).
 void bucket(Lowering& lowering);
 // Updates each parameter as soon as it can be (update_early.cpp).

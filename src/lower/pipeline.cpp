@@ -23,13 +23,6 @@ Program lower(
       " has ",
       device_count(cluster),
       " device(s)");
-  WEFT_CHECK_USER(
-      plan.micro_batches == 1,
-      "the plan asks for ",
-      plan.micro_batches,
-      " micro_batches, which are not lowered yet; leave the line out, and "
-      "accumulate gradients with `weft train --accumulate`");
-
   const std::vector<Pass> passes = {
       {"split_means", split_means},
       {"split_batch_norms", split_batch_norms},
@@ -37,6 +30,8 @@ Program lower(
       {"read_parameters", read_parameters},
       {"propagate_layouts", propagate_layouts},
       {"shard", shard},
+      {"fold_time", fold_time},
+      {"cut_stages", cut_stages},
       {"bucket", bucket, /*optional=*/true},
       {"update_early", update_early, /*optional=*/true},
       {"overlap", overlap, /*optional=*/true},
@@ -48,13 +43,15 @@ Program lower(
   Lowering lowering = {
       .plan = plan,
       .cluster = cluster,
+      .mesh = whole_mesh(stage_mesh(plan.mesh), plan.time),
       .graph = graph,
       .reads = {},
       .unexpanded = {},
       .layouts = {},
       .resting = {},
       .assignments = {},
-      .program = {}};
+      .program = {},
+      .origins = {}};
   run_passes(passes, lowering, options);
   return std::move(lowering.program);
 }

@@ -62,7 +62,7 @@ class Propagation {
  public:
   explicit Propagation(Lowering& lowering)
       : lowering_(lowering),
-        mesh_(lowering.plan.mesh),
+        mesh_(lowering.mesh),
         step_(step_of(lowering.graph)),
         made_(lowering.layouts),
         resting_(lowering.resting),

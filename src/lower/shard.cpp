@@ -79,15 +79,19 @@ class RankStep {
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       emitter_.phase = step_.nodes[i].phase;
       call(i);
+      origins_.resize(
+          block_.instructions.size(), {.node = static_cast<NodeId>(i)});
     }
     for (size_t i = 0; i < step_.outputs.size(); ++i) {
       const ValueId mine = as(step_.outputs[i].value, sharded_.output(i));
       block_.function.outputs.push_back(step_.outputs[i]);
       block_.function.outputs.back().value = mine;
     }
-    renumber(block_);
+    origins_.resize(block_.instructions.size());
     return std::move(block_);
   }
+  // Of the instructions of the block.
+  std::vector<Origin> origins() { return std::move(origins_); }
 
  private:
   TensorType local(ValueId value, const Layout& layout) const {
@@ -238,6 +242,7 @@ class RankStep {
           found == results.end()
               ? replicated(static_cast<int>(type.sizes.size()))
               : made[static_cast<size_t>(found - results.begin())]);
+      block_.parts.push_back(0);
       block_.overwrites.push_back(ValueId::None);
       block_.offsets.push_back(-1);
     }
@@ -430,44 +435,27 @@ class RankStep {
   const ShardedStep& sharded_;
   const Function& step_;
   Block block_;
+  std::vector<Origin> origins_;
   std::unordered_set<std::string> names_;
   Emitter emitter_;
   // By value of the step.
   std::vector<std::vector<Version>> versions_;
 };
 
-std::vector<Block> blocks_of(const Lowering& lowering) {
-  const ShardedStep sharded(lowering);
-  std::vector<Block> blocks;
-  for (int64_t rank = 0; rank < rank_count(sharded.mesh()); ++rank) {
-    Block block = RankStep(sharded, rank).build();
-    if (!blocks.empty()) {
-      Block& last = blocks.back();
-      block.first_rank = last.first_rank;
-      const int64_t before = std::exchange(last.last_rank, rank);
-      if (block == last) {
-        continue;
-      }
-      last.last_rank = before;
-      block.first_rank = rank;
-    }
-    blocks.push_back(std::move(block));
-  }
-  for (Block& block : blocks) {
-    if (blocks.size() > 1) {
-      block.function.name = cat(block.function.name, ".", block.first_rank);
-    }
-  }
-  return blocks;
-}
-
 }  // namespace
 
 void shard(Lowering& lowering) {
   lowering.program.name = lowering.graph.name;
-  lowering.program.mesh = lowering.plan.mesh;
+  lowering.program.mesh = lowering.mesh;
   lowering.program.constants = lowering.graph.constants;
-  lowering.program.blocks = blocks_of(lowering);
+  const ShardedStep sharded(lowering);
+  for (int64_t rank = 0; rank < rank_count(lowering.mesh); ++rank) {
+    RankStep step(sharded, rank);
+    Block block = step.build();
+    add_block(
+        lowering.program, lowering.origins, std::move(block), step.origins());
+  }
+  name_blocks(lowering.program);
 }
 
 }  // namespace weft

@@ -74,7 +74,7 @@ void ShardedStep::need(ValueId value, Layout layout) {
 
 void ShardedStep::find_outputs() {
   for (const Output& output : step_.outputs) {
-    outputs_.push_back(resting(output.value));
+    outputs_.push_back(whole_in_time(output.value));
     outputs_.back().partial.clear();
   }
   for (const Input& input : step_.inputs) {
@@ -90,6 +90,19 @@ void ShardedStep::find_outputs() {
       }
     }
   }
+}
+
+// Parts of a step in time are one value to those outside.
+Layout ShardedStep::whole_in_time(ValueId value) const {
+  Layout layout = resting(value);
+  for (Levels& levels : layout.dims) {
+    for (Level& level : levels) {
+      std::erase_if(level.axes, [&](const std::string& axis) {
+        return find_axis(lowering_.plan.time, axis) >= 0;
+      });
+    }
+  }
+  return canonical(layout, step_[value].type, mesh());
 }
 
 void ShardedStep::find_storages() {

@@ -18,7 +18,7 @@ class ShardedStep {
   explicit ShardedStep(const Lowering& lowering);
 
   const Lowering& lowering() const { return lowering_; }
-  const Mesh& mesh() const { return lowering_.plan.mesh; }
+  const Mesh& mesh() const { return lowering_.mesh; }
   const Function& step() const { return step_; }
   const Rule& rule(size_t node) const { return rules_[node]; }
   const Assignment& assignment(size_t node) const {
@@ -47,6 +47,7 @@ class ShardedStep {
  private:
   void need(ValueId value, Layout layout);
   void find_outputs();
+  Layout whole_in_time(ValueId value) const;
   void find_storages();
 
   const Lowering& lowering_;

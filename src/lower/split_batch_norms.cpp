@@ -175,7 +175,7 @@ void mark_local(Function& step) {
 }  // namespace
 
 void split_batch_norms(Lowering& lowering) {
-  if (rank_count(lowering.plan.mesh) == 1) {
+  if (rank_count(lowering.mesh) == 1) {
     return;
   }
   Function& step = *find_function(lowering.graph, "step");

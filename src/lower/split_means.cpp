@@ -36,7 +36,7 @@ std::optional<WeightedMean> weighted_mean(const Node& node) {
 }  // namespace
 
 void split_means(Lowering& lowering) {
-  if (rank_count(lowering.plan.mesh) == 1) {
+  if (rank_count(lowering.mesh) == 1) {
     return;
   }
   Function& step = *find_function(lowering.graph, "step");

@@ -54,6 +54,20 @@ bool is_recomputed(const Plan& plan, std::string_view value_name) {
       });
 }
 
+int64_t stage_count(const Plan& plan) {
+  return static_cast<int64_t>(plan.stages.size()) + 1;
+}
+
+Mesh stage_mesh(const Mesh& mesh) {
+  Mesh out;
+  for (const Axis& axis : mesh.axes) {
+    if (axis.name != kPipelineAxis) {
+      out.axes.push_back(axis);
+    }
+  }
+  return out;
+}
+
 std::string print(const Decision& decision) {
   return cat(
       "%",
@@ -64,12 +78,21 @@ std::string print(const Decision& decision) {
 }
 
 std::string print(const Plan& plan) {
-  std::string out = cat("plan @", plan.graph, " on ", print(plan.mesh), " {\n");
+  std::string out =
+      cat("plan @",
+          plan.graph,
+          " on ",
+          print(plan.mesh),
+          plan.time.axes.empty() ? "" : cat(" in ", print(plan.time)),
+          " {\n");
   if (plan.local_batch_norm) {
     out += "  local batch_norm\n";
   }
-  if (plan.micro_batches != 1) {
-    out += cat("  micro_batches ", plan.micro_batches, "\n");
+  if (plan.schedule != Plan().schedule) {
+    out += cat("  schedule ", plan.schedule, "\n");
+  }
+  for (const StageStart& stage : plan.stages) {
+    out += cat("  stage %", stage.pattern, "\n");
   }
   if (plan.recompute_cheap) {
     out += "  recompute cheap\n";

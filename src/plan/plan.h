@@ -2,10 +2,11 @@
 // The Plan: every decision about how to run one Graph, as a small text that a
 // person can read, edit, diff and keep in git.
 //
-//   plan @gpt on <data=2, tensor=2> {
-//     micro_batches 4
+//   plan @gpt on <pipeline=2, data=2, tensor=2> in <micro=4> {
+//     schedule 1f1b
+//     stage %blocks.6.*
 //     recompute %blocks.*/gelu
-//     %batch.* [data, -]
+//     %batch.* [data*micro, -]
 //     %blocks.*.up.weight [tensor*data, -] compute [tensor, -]
 //     %blocks.*/mm [data, -]
 //   }
@@ -18,6 +19,15 @@
 //
 // A parameter may have two layouts: how it is stored from step to step, and
 // after `compute` the one in which forward and backward read it.
+//
+// `in` gives axes of time. They split values as the mesh's do, and a rank does
+// the parts one after the other: `micro`, parts of the batch; `slice`, parts of
+// the sequence. Only what the data loader gives is split over them by a
+// decision, with axes of time inside those of the mesh; the rest follows.
+//
+// The axis `pipeline` splits no value but the step: forward is cut where the
+// first node stands that makes a value of a `stage` line's pattern; backward
+// and the optimizer follow it.
 #pragma once
 
 #include "graph/graph.h"
@@ -61,17 +71,37 @@ struct Recompute {
   }
 };
 
+// Where a stage of the pipeline begins in forward; stage 0 begins at its start.
+struct StageStart {
+  // Without the '%'.
+  std::string pattern;
+  // As in Decision.
+  std::string where = "";
+
+  bool operator==(const StageStart& other) const {
+    return pattern == other.pattern;
+  }
+};
+
+// Names of axes that mean something.
+inline constexpr std::string_view kPipelineAxis = "pipeline";
+inline constexpr std::string_view kMicroAxis = "micro";
+inline constexpr std::string_view kSliceAxis = "slice";
+
 struct Plan {
   // Of the graph that it is for.
   std::string graph;
   Mesh mesh;
+  // Axes of time.
+  Mesh time = {};
   // `local batch_norm`: batch norms that train take their statistics from each
   // rank's own part of the batch, as DistributedDataParallel does. This changes
   // the mathematics.
   bool local_batch_norm = false;
-  // `micro_batches N`: parts of the batch that run one after the other; their
-  // gradients are added up before the optimizer. At least 1.
-  int64_t micro_batches = 1;
+  // `schedule NAME`: in which order stages work on the parts (schedule.h).
+  std::string schedule = "1f1b";
+  // `stage %pattern`, in order.
+  std::vector<StageStart> stages = {};
   // `recompute cheap`: values that cost little more than reading and writing
   // them, and that backward reads long after they were made, are made again.
   bool recompute_cheap = false;
@@ -84,7 +114,8 @@ struct Plan {
   bool operator==(const Plan& other) const {
     return graph == other.graph && mesh == other.mesh &&
            local_batch_norm == other.local_batch_norm &&
-           micro_batches == other.micro_batches &&
+           time == other.time && schedule == other.schedule &&
+           stages == other.stages &&
            recompute_cheap == other.recompute_cheap &&
            recompute == other.recompute && decisions == other.decisions;
   }
@@ -112,6 +143,11 @@ Plan parse_plan(std::string_view text, const std::string& source);
 // one element. Only parameters have a `compute` layout. Throws UserError that
 // begins with the line and says what would do.
 void verify(const Plan& plan, const Graph& graph);
+
+// How many stages there are.
+int64_t stage_count(const Plan& plan);
+// The mesh that each stage has for itself: without the axis `pipeline`.
+Mesh stage_mesh(const Mesh& mesh);
 
 // The plan is for as many ranks as there are. Throws UserError.
 void verify_ranks(const Plan& plan, int64_t ranks);

@@ -19,6 +19,9 @@ class PlanParser {
     plan_.graph = scanner_.expect_run(is_name_char, "the name of a graph");
     scanner_.expect("on");
     plan_.mesh = parse_mesh(scanner_);
+    if (scanner_.take("in")) {
+      plan_.time = parse_mesh(scanner_);
+    }
     scanner_.expect("{");
     while (take_setting()) {
     }
@@ -45,14 +48,12 @@ class PlanParser {
       plan_.local_batch_norm = true;
       return true;
     }
-    if (scanner_.take("micro_batches")) {
-      const size_t mark = scanner_.mark();
-      plan_.micro_batches = scanner_.expect_int();
-      if (plan_.micro_batches < 1) {
-        scanner_.fail_at(
-            mark,
-            cat("micro_batches is at least 1, found ", plan_.micro_batches));
-      }
+    if (scanner_.take("schedule")) {
+      plan_.schedule = scanner_.expect_run(is_name_char, "a schedule's name");
+      return true;
+    }
+    if (scanner_.take("stage")) {
+      plan_.stages.push_back({pattern(), where});
       return true;
     }
     if (scanner_.take("recompute")) {
@@ -72,7 +73,8 @@ class PlanParser {
     if (!scanner_.looking_at("%")) {
       scanner_.fail_expected(
           plan_.decisions.empty()
-              ? "'local batch_norm', 'micro_batches N', 'recompute cheap', "
+              ? "'local batch_norm', 'schedule NAME', 'stage %pattern', "
+                "'recompute cheap', "
                 "'recompute %pattern', or '%' and a decision"
               : "'%' and a decision (settings stand before the first one), or "
                 "'}'");

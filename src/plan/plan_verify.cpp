@@ -55,7 +55,10 @@ std::string nearest(
 class PlanVerifier {
  public:
   PlanVerifier(const Plan& plan, const Graph& graph)
-      : plan_(plan), graph_(graph), step_(step_of(graph)) {
+      : plan_(plan),
+        graph_(graph),
+        step_(step_of(graph)),
+        mesh_(whole_mesh(plan.mesh, plan.time)) {
     kinds_.resize(step_.values.size());
     for (const Input& input : step_.inputs) {
       kinds_[index(input.value)] = input.kind;
@@ -64,7 +67,7 @@ class PlanVerifier {
 
   void run() {
     try {
-      verify(plan_.mesh);
+      verify(mesh_);
     } catch (const UserError& error) {
       throw UserError(cat(start(plan_.where), error.what()));
     }
@@ -75,11 +78,18 @@ class PlanVerifier {
         plan_.graph,
         ", and this is graph @",
         graph_.name);
-    WEFT_CHECK_USER(
-        plan_.micro_batches >= 1,
-        start(plan_.where),
-        "micro_batches is at least 1, found ",
-        plan_.micro_batches);
+    for (const Axis& axis : plan_.time.axes) {
+      WEFT_CHECK_USER(
+          axis.name == kMicroAxis || axis.name == kSliceAxis,
+          start(plan_.where),
+          "'in' has no axis '",
+          axis.name,
+          "'; axes of time are ",
+          kMicroAxis,
+          " and ",
+          kSliceAxis);
+    }
+    check_stages();
     check_recompute();
     check_decisions();
   }
@@ -98,7 +108,7 @@ class PlanVerifier {
         ": ");
   }
 
-  void check_recompute() const {
+  std::vector<std::string> made_in_forward() const {
     std::vector<std::string> names;
     for (const Node& node : step_.nodes) {
       for (const ValueId result : node.results) {
@@ -107,6 +117,56 @@ class PlanVerifier {
         }
       }
     }
+    return names;
+  }
+
+  void check_stages() const {
+    const int axis = find_axis(plan_.mesh, std::string(kPipelineAxis));
+    const int64_t positions =
+        axis < 0 ? 1 : plan_.mesh.axes[static_cast<size_t>(axis)].size;
+    const int64_t stages = stage_count(plan_);
+    WEFT_CHECK_USER(
+        stages >= positions && stages % positions == 0,
+        start(plan_.where),
+        stages - 1,
+        " stage line(s) make ",
+        stages,
+        " stage(s), and ",
+        axis < 0 ? "the mesh has no axis pipeline"
+                 : cat("the mesh has pipeline=", positions),
+        "; write one line for every stage but the first, so that there are ",
+        positions,
+        " stages or a multiple of it");
+    const std::vector<std::string> names = made_in_forward();
+    size_t before = 0;
+    for (const StageStart& stage : plan_.stages) {
+      const auto found =
+          std::find_if(names.begin(), names.end(), [&](const auto& name) {
+            return matches(stage.pattern, name);
+          });
+      WEFT_CHECK_USER(
+          found != names.end(),
+          start(stage.where),
+          "stage %",
+          stage.pattern,
+          ": no value that forward makes has such a name",
+          nearest(stage.pattern, names));
+      const auto at = static_cast<size_t>(found - names.begin());
+      WEFT_CHECK_USER(
+          at > before,
+          start(stage.where),
+          "stage %",
+          stage.pattern,
+          " begins at %",
+          *found,
+          ", where the stage before has not begun yet; stages stand in the "
+          "order of forward");
+      before = at;
+    }
+  }
+
+  void check_recompute() const {
+    const std::vector<std::string> names = made_in_forward();
     for (const Recompute& line : plan_.recompute) {
       const bool found =
           std::any_of(names.begin(), names.end(), [&](const auto& name) {
@@ -170,6 +230,7 @@ class PlanVerifier {
                  : "made by the step",
         "; leave out 'compute ...', or take a narrower pattern");
     for (const Layout* layout : {&decision.layout, &compute_layout(decision)}) {
+      check_axes(decision, *layout, value);
       check(decision, *layout, step_[value]);
       WEFT_CHECK_USER(
           !is_input || layout->partial.empty(),
@@ -177,6 +238,26 @@ class PlanVerifier {
           "an input is no partial sum; leave out '+{",
           join(layout->partial, ", "),
           "}'");
+    }
+  }
+
+  // No axis that this value cannot be split over.
+  void check_axes(
+      const Decision& decision, const Layout& layout, ValueId value) const {
+    const bool is_batch = step_[value].node == NodeId::None &&
+                          kinds_[index(value)] == InputKind::Batch;
+    for (const std::string& axis : axes_of(layout)) {
+      WEFT_CHECK_USER(
+          axis != kPipelineAxis,
+          start(decision, step_[value].name),
+          "the axis pipeline splits the step and no value; write 'stage "
+          "%pattern' lines");
+      WEFT_CHECK_USER(
+          is_batch || find_axis(plan_.time, axis) < 0,
+          start(decision, step_[value].name),
+          "only what the data loader gives is split over ",
+          axis,
+          ", an axis of time; the rest follows from it");
     }
   }
 
@@ -196,13 +277,13 @@ class PlanVerifier {
         "; give as many, as in ",
         print(replicated(static_cast<int>(value.type.sizes.size()))));
     try {
-      verify(layout, value.type, plan_.mesh);
+      verify(layout, value.type, mesh_);
     } catch (const UserError& error) {
       throw UserError(cat(begin, error.what()));
     }
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
       for (const Level& level : layout.dims[dim]) {
-        const int64_t pieces = ways(plan_.mesh, level.axes);
+        const int64_t pieces = ways(mesh_, level.axes);
         const int64_t size =
             level_size(layout.dims[dim], level, value.type.sizes[dim]);
         WEFT_CHECK_USER(
@@ -232,6 +313,7 @@ class PlanVerifier {
   const Plan& plan_;
   const Graph& graph_;
   const Function& step_;
+  const Mesh mesh_;
   // By value; meaningful for inputs.
   std::vector<InputKind> kinds_;
 };

@@ -126,4 +126,19 @@ Dims whole_sizes(
   return sizes;
 }
 
+std::vector<Piece> level_pieces(
+    const Program& program, const Block& block, ValueId value, int64_t rank) {
+  const Layout& layout = block.layouts[index(value)];
+  const Mesh mesh = whole_mesh(program.mesh, program.time);
+  const int64_t place = place_on(program.time, rank, block.parts[index(value)]);
+  const Dims whole = whole_sizes(block.function[value].type, layout, mesh);
+  std::vector<Piece> out;
+  for (size_t dim = 0; dim < whole.size(); ++dim) {
+    const std::vector<Piece> levels =
+        pieces_of(mesh, layout.dims[dim], whole[dim], place);
+    out.insert(out.end(), levels.begin(), levels.end());
+  }
+  return out;
+}
+
 }  // namespace weft

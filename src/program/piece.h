@@ -6,6 +6,7 @@
 #include "graph/mesh.h"
 #include "graph/tensor_type.h"
 #include "ops/op_def.h"
+#include "program/program.h"
 
 #include <cstdint>
 #include <vector>
@@ -36,5 +37,9 @@ TensorType local_type(
 // The sizes of the whole value, from one rank's piece.
 Dims whole_sizes(
     const TensorType& local, const Layout& layout, const Mesh& mesh);
+
+// What `rank` holds of a value of its block: one piece a level of every dim.
+std::vector<Piece> level_pieces(
+    const Program& program, const Block& block, ValueId value, int64_t rank);
 
 }  // namespace weft

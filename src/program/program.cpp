@@ -105,8 +105,13 @@ Layout without_partial(Layout layout, const std::vector<std::string>& axes) {
 }
 
 ValueId add_value(
-    Block& block, std::string name, TensorType type, Layout layout) {
+    Block& block,
+    std::string name,
+    TensorType type,
+    Layout layout,
+    int64_t part) {
   block.layouts.push_back(std::move(layout));
+  block.parts.push_back(part);
   block.overwrites.push_back(ValueId::None);
   block.offsets.push_back(-1);
   return add_value(block.function, std::move(name), std::move(type));
@@ -232,7 +237,12 @@ class Renumbering {
   void move_value(ValueId id) {
     const Value& value = before_.function[id];
     new_ids_[index(id)] =
-        add_value(after_, value.name, value.type, before_.layouts[index(id)]);
+        add_value(
+            after_,
+            value.name,
+            value.type,
+            before_.layouts[index(id)],
+            before_.parts[index(id)]);
     after_.overwrites.back() = before_.overwrites[index(id)];
     after_.offsets.back() = before_.offsets[index(id)];
   }

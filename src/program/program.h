@@ -2,15 +2,15 @@
 // The Program: what each rank does in one step, in order. Ranks that do the
 // same share a block. Text form:
 //
-//   program @gpt on <data=2>
+//   program @gpt on <data=2> in <micro=4>
 //   constant %steps : i64[2] = hex "01000000000000000200000000000000"
 //
 //   block @step ranks 0 to 1 {
-//     input %tokens : i64[2, 32] = batch "0" at [data, -]
+//     input %tokens : i64[8, 32] = batch "0" at [data, -]
 //     input %w : f32[64, 32] = parameter "w" trained at [-, -]
 //   forward:
-//     %y = aten.mm(%x, %w) : f32[64, 32] at [data, -]
-//     %z = aten.relu(%y) : f32[64, 32] at [data, -] overwrites(%y)
+//     %y = aten.mm(%x, %w) : f32[64, 32] at [data*micro, -] part 3
+//     %z = aten.relu(%y) : f32[64, 32] at [data*micro, -] part 3 overwrites(%y)
 //   backward:
 //     %g = aten.mm(%a, %b) : f32[64, 32] at [-, -] +{data} offset(4096)
 //     start %g.sum, %h.sum = all_reduce(%g, %h) over {data}
@@ -25,7 +25,8 @@
 //     return gradient "w" = %g.sum
 //   }
 //
-// Types are one rank's; `at` tells which piece of the whole value they are. A
+// Types are one rank's; `at` tells which piece of the whole value they are, and
+// `part`, where a layout names axes of time (plan.h), at which point of them. A
 // call makes its results at once. `overwrites` names, for each result, the
 // value in whose storage it lies instead of one of its own: no value there may
 // be read any more. `free` gives back the storage in which a value lies, inputs
@@ -143,6 +144,9 @@ struct Block {
   Function function;
   // How each value of the function lies on the mesh.
   std::vector<Layout> layouts;
+  // For each value, its point on the axes of time, the last axis varying
+  // fastest; 0 where the layout names none of them.
+  std::vector<int64_t> parts;
   // For each value, the one whose storage it takes over; None for most.
   std::vector<ValueId> overwrites;
   // For each value, where in the arena its storage begins; -1 for a value that
@@ -161,6 +165,8 @@ struct Block {
 struct Program {
   std::string name;
   Mesh mesh;
+  // Axes of time: what a rank does one after the other.
+  Mesh time;
   std::vector<Constant> constants;
   std::vector<Block> blocks;
 
@@ -184,7 +190,11 @@ Layout without_partial(Layout layout, const std::vector<std::string>& axes);
 
 // Appends a value with its layout and storage of its own.
 ValueId add_value(
-    Block& block, std::string name, TensorType type, Layout layout);
+    Block& block,
+    std::string name,
+    TensorType type,
+    Layout layout,
+    int64_t part = 0);
 
 // For every value, the value whose storage it lies in (itself, when it has its
 // own): views lie in their operand's, results of all_reduce and send in their

@@ -37,6 +37,9 @@ std::string print_places(const Block& block, const std::vector<ValueId>& made) {
     overwrites_any = overwrites_any || overwrites.back() != ValueId::None;
   }
   std::string out = cat(" at ", join(layouts, ", "));
+  if (const int64_t part = block.parts[index(made.front())]; part > 0) {
+    out += cat(" part ", part);
+  }
   if (overwrites_any) {
     out += cat(" overwrites(", percent_names(block.function, overwrites), ")");
   }
@@ -200,6 +203,9 @@ class BlockParser {
   void places(Block* block, size_t count) {
     scanner_.expect("at");
     list_of(count, [&] { block->layouts.push_back(parse_layout(scanner_)); });
+    block->parts.resize(
+        block->layouts.size(),
+        scanner_.take("part") ? scanner_.expect_int() : 0);
     if (scanner_.take("overwrites")) {
       scanner_.expect("(");
       list_of(count, [&] {
@@ -263,6 +269,7 @@ class BlockParser {
       start.results.push_back(
           lines_.define(std::move(names[i]), std::move(moved.type)));
       block->layouts.push_back(std::move(moved.layout));
+      block->parts.push_back(block->parts[index(operand)]);
       block->overwrites.push_back(ValueId::None);
     }
     offsets(block, names.size());
@@ -315,7 +322,12 @@ class BlockParser {
 
 std::string print(const Program& program) {
   std::string out =
-      cat("program @", program.name, " on ", print(program.mesh), "\n");
+      cat("program @",
+          program.name,
+          " on ",
+          print(program.mesh),
+          program.time.axes.empty() ? "" : cat(" in ", print(program.time)),
+          "\n");
   for (const Constant& constant : program.constants) {
     out += print(constant) + "\n";
   }
@@ -333,11 +345,15 @@ Program parse_program(std::string_view text, const std::string& source) {
   program.name = lines.at_name();
   scanner.expect("on");
   program.mesh = parse_mesh(scanner);
+  if (scanner.take("in")) {
+    program.time = parse_mesh(scanner);
+  }
   while (scanner.take("constant")) {
     program.constants.push_back(lines.constant());
   }
+  const Mesh mesh = whole_mesh(program.mesh, program.time);
   while (scanner.take("block")) {
-    program.blocks.push_back(BlockParser(&scanner, program.mesh).block());
+    program.blocks.push_back(BlockParser(&scanner, mesh).block());
   }
   if (!scanner.at_end()) {
     scanner.fail_expected("'constant', 'block' or the end");

@@ -21,6 +21,7 @@ class BlockVerifier {
   BlockVerifier(const Program& program, const Block& block)
       : program_(program),
         block_(block),
+        mesh_(whole_mesh(program.mesh, program.time)),
         storage_(storages(block)),
         tiers_(tiers(block)),
         state_(block.function.values.size(), State::NotMade),
@@ -93,6 +94,7 @@ class BlockVerifier {
     const Function& function = block_.function;
     WEFT_CHECK_USER(
         block_.layouts.size() == function.values.size() &&
+            block_.parts.size() == function.values.size() &&
             block_.overwrites.size() == function.values.size() &&
             block_.offsets.size() == function.values.size() &&
             block_.scratch.size() == function.nodes.size(),
@@ -110,9 +112,16 @@ class BlockVerifier {
             layout,
             has_dims ? make_type(
                            value.type.dtype,
-                           whole_sizes(value.type, layout, program_.mesh))
+                           whole_sizes(value.type, layout, mesh_))
                      : value.type,
-            program_.mesh);
+            mesh_);
+        WEFT_CHECK_USER(
+            block_.parts[i] >= 0 &&
+                block_.parts[i] < rank_count(program_.time),
+            "part ",
+            block_.parts[i],
+            " of ",
+            rank_count(program_.time));
       } catch (const UserError& error) {
         throw UserError(
             cat("program @",
@@ -254,7 +263,7 @@ class BlockVerifier {
         block_.function[operand].type, block_.layouts[index(operand)]};
     Moved after;
     try {
-      after = after_transfer(start.kind, start.axes, before, program_.mesh);
+      after = after_transfer(start.kind, start.axes, before, mesh_);
     } catch (const UserError& error) {
       check(false, operand, error.what());
     }
@@ -294,6 +303,7 @@ class BlockVerifier {
 
   const Program& program_;
   const Block& block_;
+  const Mesh mesh_;
   const std::vector<ValueId> storage_;
   const std::vector<Tier> tiers_;
   std::vector<State> state_;
@@ -330,7 +340,7 @@ std::string place_in(const Program& program, const Block& block, size_t at) {
 }
 
 void verify(const Program& program) {
-  verify(program.mesh);
+  verify(whole_mesh(program.mesh, program.time));
   int64_t next = 0;
   std::set<std::string> names;
   for (const Block& block : program.blocks) {

@@ -1,0 +1,620 @@
+// SPDX-License-Identifier: Apache-2.0
+// Points of time become parts of one rank's work.
+//
+// Sharding gave every point of the axes of time a block, as if it were a rank.
+// Here the blocks of one rank become one. What does not depend on an axis of
+// time is done once for all its points. What travelled between points is at
+// hand: sums are added up part by part, pieces are joined or cut by calls.
+#include "base/error.h"
+#include "lower/emitter.h"
+#include "lower/move.h"
+#include "lower/pass.h"
+#include "ops/kernel.h"
+#include "program/piece.h"
+#include "program/transfer.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// Axes of time as bits, in their order.
+using TimeAxes = uint32_t;
+
+class TimeFold {
+ public:
+  TimeFold(const Lowering& lowering, int64_t rank)
+      : lowering_(lowering),
+        time_(lowering.plan.time),
+        space_(stage_mesh(lowering.plan.mesh)),
+        rank_(rank),
+        emitter_{
+            .block = block_,
+            .mesh = space_,
+            .rank = rank,
+            .phase = Phase::Forward,
+            .names = names_} {
+    for (int64_t part = 0; part < rank_count(time_); ++part) {
+      const int64_t place = place_on(time_, rank, part);
+      const auto& blocks = lowering.program.blocks;
+      const auto found =
+          std::find_if(blocks.begin(), blocks.end(), [&](const Block& one) {
+            return one.first_rank <= place && place <= one.last_rank;
+          });
+      WEFT_CHECK(found != blocks.end(), "no block for place ", place);
+      parts_.push_back(
+          {.block = &*found,
+           .origins =
+               &lowering.origins[static_cast<size_t>(found - blocks.begin())],
+           .now = std::vector<ValueId>(
+               found->function.values.size(), ValueId::None)});
+    }
+    block_.first_rank = block_.last_rank = rank;
+    block_.function.name = step_of(lowering.graph).name;
+  }
+
+  Block build() {
+    const Function& first = parts_.front().block->function;
+    for (size_t i = 0; i < first.inputs.size(); ++i) {
+      add_input(i);
+    }
+    while (true) {
+      for (size_t t = 0; t < parts_.size(); ++t) {
+        advance(t);
+      }
+      if (parts_.front().next == nullptr) {
+        break;
+      }
+      join_parts();
+    }
+    for (const Output& output : first.outputs) {
+      const ValueId value = parts_.front().now[index(output.value)];
+      WEFT_CHECK(
+          axes_[index(value)] == 0,
+          "%",
+          block_.function[value].name,
+          " is returned in parts");
+      block_.function.outputs.push_back(output);
+      block_.function.outputs.back().value = value;
+    }
+    return std::move(block_);
+  }
+
+  std::vector<Origin> origins() { return std::move(origins_); }
+
+ private:
+  // The block of one point of time, and how far it has been read.
+  struct Part {
+    const Block* block;
+    const std::vector<Origin>* origins;
+    // By value of the block: what it is here.
+    std::vector<ValueId> now;
+    size_t at = 0;
+    // The transfer over time that it has come to; nullptr at the end.
+    const Start* next = nullptr;
+    // How many instructions of other points it has shared, by their axes.
+    std::map<TimeAxes, size_t> shared = {};
+  };
+
+  TimeAxes bits(const Axes& axes) const {
+    TimeAxes out = 0;
+    for (size_t i = 0; i < time_.axes.size(); ++i) {
+      out |= contains(axes, time_.axes[i].name) ? TimeAxes{1} << i : 0;
+    }
+    return out;
+  }
+
+  // The first point with the same coordinates on these axes.
+  size_t first_alike(size_t part, TimeAxes axes) const {
+    const std::vector<int64_t> where =
+        coordinates(time_, static_cast<int64_t>(part));
+    int64_t first = 0;
+    for (size_t i = 0; i < where.size(); ++i) {
+      const bool counts = (axes >> i & 1) != 0;
+      first = first * time_.axes[i].size + (counts ? where[i] : 0);
+    }
+    return static_cast<size_t>(first);
+  }
+
+  Origin origin_of(NodeId node, size_t part, TimeAxes axes) const {
+    return {.node = node, .part = axes == 0 ? -1 : static_cast<int64_t>(part)};
+  }
+
+  void mark(Origin origin) {
+    origins_.resize(block_.instructions.size(), origin);
+  }
+
+  ValueId add(
+      const std::string& name,
+      TensorType type,
+      Layout layout,
+      size_t part,
+      TimeAxes axes) {
+    const size_t first = first_alike(part, axes);
+    const std::string unique =
+        emitter_.unique(first == 0 ? name : cat(name, ".part", first));
+    axes_.push_back(axes);
+    return add_value(
+        block_,
+        unique,
+        std::move(type),
+        std::move(layout),
+        static_cast<int64_t>(first));
+  }
+
+  // What one of the emitter's calls made.
+  ValueId made(ValueId value, size_t part, TimeAxes axes) {
+    axes_.resize(block_.function.values.size(), axes);
+    block_.parts[index(value)] =
+        static_cast<int64_t>(first_alike(part, axes));
+    return value;
+  }
+
+  // --- Inputs.
+
+  void add_input(size_t number) {
+    const Block& first = *parts_.front().block;
+    const Input& input = first.function.inputs[number];
+    const Value& value = first.function[input.value];
+    const Layout& layout = first.layouts[index(input.value)];
+    const TimeAxes axes = bits(axes_of(layout));
+    TensorType type = value.type;
+    Layout whole_layout = layout;
+    if (axes != 0) {
+      const TensorType whole = make_type(
+          type.dtype, whole_sizes(type, layout, lowering_.mesh));
+      whole_layout = canonical(without_time(layout), whole, space_);
+      type = local_type(whole, whole_layout, space_, rank_);
+    }
+    const ValueId whole = add(value.name, type, whole_layout, 0, 0);
+    block_.function.inputs.push_back(input);
+    block_.function.inputs.back().value = whole;
+    for (size_t t = 0; t < parts_.size(); ++t) {
+      const size_t alike = first_alike(t, axes);
+      const ValueId theirs = parts_[t].block->function.inputs[number].value;
+      parts_[t].now[index(theirs)] =
+          axes == 0     ? whole
+          : alike < t   ? parts_[alike].now[index(
+                            parts_[alike].block->function.inputs[number].value)]
+                        : cut_input(whole, theirs, t, axes);
+    }
+  }
+
+  Layout without_time(Layout layout) const {
+    const auto is_time = [&](const std::string& axis) {
+      return find_axis(time_, axis) >= 0;
+    };
+    for (Levels& levels : layout.dims) {
+      for (Level& level : levels) {
+        std::erase_if(level.axes, is_time);
+      }
+    }
+    std::erase_if(layout.partial, is_time);
+    return layout;
+  }
+
+  // The part of an input that one point of time reads.
+  ValueId cut_input(ValueId whole, ValueId theirs, size_t t, TimeAxes axes) {
+    const Block& block = *parts_[t].block;
+    const TensorType& type = block.function[theirs].type;
+    const Layout& layout = block.layouts[index(theirs)];
+    const Dims sizes = whole_sizes(type, layout, lowering_.mesh);
+    const std::string name = block_.function[whole].name;
+    ValueId value = whole;
+    emitter_.phase = Phase::Forward;
+    for (size_t dim = 0; dim < sizes.size(); ++dim) {
+      if (bits(axes_of(layout.dims[dim])) == 0) {
+        continue;
+      }
+      const std::vector<Piece> mine = ranges_of(
+          space_,
+          block_.layouts[index(whole)].dims[dim],
+          sizes[dim],
+          rank_);
+      const std::vector<Piece> part = ranges_of(
+          lowering_.mesh,
+          layout.dims[dim],
+          sizes[dim],
+          place_on(time_, rank_, static_cast<int64_t>(t)));
+      WEFT_CHECK_USER(
+          mine.size() == 1 && part.size() == 1 &&
+              part.front().start >= mine.front().start,
+          "%",
+          name,
+          " ",
+          print(layout),
+          ": parts in time are stretches of what a rank has; put axes of time "
+          "last");
+      const int64_t start = part.front().start - mine.front().start;
+      TensorType cut = block_.function[value].type;
+      cut.sizes[dim] = part.front().size;
+      value = made(
+          emitter_.call(
+              "aten.slice.Tensor",
+              {{value},
+               {static_cast<int64_t>(dim)},
+               {start},
+               {start + part.front().size}},
+              std::move(cut),
+              layout,
+              name),
+          t,
+          axes);
+    }
+    if (block_.function[value].type != type) {
+      value = made(emitter_.row_major(value, name), t, axes);
+    }
+    mark(origin_of(NodeId::None, t, axes));
+    return value;
+  }
+
+  // --- What happens at one point.
+
+  // Up to the next transfer over time.
+  void advance(size_t t) {
+    Part& part = parts_[t];
+    const std::vector<Instruction>& all = part.block->instructions;
+    part.next = nullptr;
+    for (; part.at < all.size(); ++part.at) {
+      const Instruction& instruction = all[part.at];
+      if (const auto* start = std::get_if<Start>(&instruction)) {
+        if (bits(start->axes) != 0) {
+          part.next = start;
+          return;
+        }
+      }
+      if (!std::holds_alternative<Wait>(instruction)) {
+        copy(t, instruction);
+      }
+    }
+  }
+
+  void copy(size_t t, const Instruction& instruction) {
+    Part& part = parts_[t];
+    TimeAxes axes = 0;
+    for (const ValueId read : reads(*part.block, instruction)) {
+      axes |= axes_[index(part.now[index(read)])];
+    }
+    const std::vector<ValueId> results = makes(*part.block, instruction);
+    for (const ValueId result : results) {
+      axes |= bits(axes_of(part.block->layouts[index(result)]));
+    }
+    const size_t alike = first_alike(t, axes);
+    std::vector<std::vector<ValueId>>& done = done_[{axes, alike}];
+    if (alike < t) {
+      const size_t number = part.shared[axes]++;
+      WEFT_CHECK(
+          number < done.size() && done[number].size() == results.size(),
+          "points of time differ at ",
+          label(*part.block, instruction));
+      for (size_t i = 0; i < results.size(); ++i) {
+        part.now[index(results[i])] = done[number][i];
+      }
+      return;
+    }
+    std::vector<ValueId> made;
+    for (const ValueId result : results) {
+      const Value& value = part.block->function[result];
+      made.push_back(add(
+          value.name,
+          value.type,
+          part.block->layouts[index(result)],
+          t,
+          axes));
+    }
+    if (const auto* call = std::get_if<Call>(&instruction)) {
+      Node node = part.block->function.nodes[index(call->node)];
+      replace_operands(node, part.now);
+      node.results = made;
+      block_.instructions.emplace_back(
+          Call{static_cast<NodeId>(block_.function.nodes.size())});
+      block_.function.nodes.push_back(std::move(node));
+    } else {
+      Start start = std::get<Start>(instruction);
+      for (ValueId& operand : start.operands) {
+        operand = part.now[index(operand)];
+      }
+      start.results = made;
+      block_.instructions.emplace_back(std::move(start));
+      block_.instructions.emplace_back(Wait{made.front()});
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      part.now[index(results[i])] = made[i];
+    }
+    mark(origin_of((*part.origins)[part.at].node, t, axes));
+    done.push_back(std::move(made));
+  }
+
+  // --- What happens between points.
+
+  void join_parts() {
+    const TimeAxes over = bits(parts_.front().next->axes);
+    const TimeAxes all = (TimeAxes{1} << time_.axes.size()) - 1;
+    std::map<size_t, std::vector<size_t>> groups;
+    for (size_t t = 0; t < parts_.size(); ++t) {
+      const Start* start = parts_[t].next;
+      WEFT_CHECK(
+          start != nullptr && start->axes == parts_.front().next->axes &&
+              start->kind == parts_.front().next->kind,
+          "points of time differ in what travels between them");
+      groups[first_alike(t, all & ~over)].push_back(t);
+    }
+    for (const auto& [first, group] : groups) {
+      for (size_t i = 0; i < parts_[first].next->operands.size(); ++i) {
+        join_group(group, i);
+      }
+    }
+    for (Part& part : parts_) {
+      part.at += 1;
+    }
+  }
+
+  ValueId operand(size_t t, size_t number) const {
+    return parts_[t].now[index(parts_[t].next->operands[number])];
+  }
+
+  // Axes of operand or result after the points of `start` have come together.
+  TimeAxes axes_after(const std::vector<size_t>& group, size_t number) const {
+    TimeAxes axes = 0;
+    for (const size_t t : group) {
+      axes |= axes_[index(operand(t, number))];
+    }
+    return axes & ~bits(parts_[group.front()].next->axes);
+  }
+
+  void join_group(const std::vector<size_t>& group, size_t number) {
+    const Start& start = *parts_[group.front()].next;
+    Axes space;
+    Axes time;
+    for (const std::string& axis : start.axes) {
+      (find_axis(time_, axis) < 0 ? space : time).push_back(axis);
+    }
+    const TimeAxes axes = axes_after(group, number);
+    const size_t first = group.front();
+    const NodeId node = (*parts_[first].origins)[parts_[first].at].node;
+    const std::string name =
+        block_.function[operand(first, number)].name;
+    const auto travel = [&](ValueId value) {
+      if (space.empty()) {
+        return value;
+      }
+      const Moved moved = after_transfer(
+          start.kind,
+          space,
+          {block_.function[value].type, block_.layouts[index(value)]},
+          lowering_.mesh);
+      value = made(
+          emitter_.transfer(
+              start.kind, value, space, moved.type, moved.layout, name),
+          first,
+          axes);
+      mark(origin_of(node, first, axes));
+      return value;
+    };
+    const auto set = [&](size_t t, ValueId value) {
+      parts_[t].now[index(parts_[t].next->results[number])] = value;
+    };
+    switch (start.kind) {
+      case TransferKind::AllReduce: {
+        const ValueId sum = travel(add_up(group, number, time, axes));
+        for (const size_t t : group) {
+          set(t, sum);
+        }
+        return;
+      }
+      case TransferKind::AllGather: {
+        std::vector<ValueId> pieces;
+        for (const size_t t : group) {
+          pieces.push_back(operand(t, number));
+        }
+        const ValueId whole =
+            travel(join_pieces(pieces, time, first, axes, node));
+        for (const size_t t : group) {
+          set(t, whole);
+        }
+        return;
+      }
+      case TransferKind::ReduceScatter: {
+        const ValueId sum = travel(add_up(group, number, {}, axes));
+        const int64_t rows =
+            block_.function[sum].type.sizes.front() /
+            static_cast<int64_t>(group.size());
+        for (size_t i = 0; i < group.size(); ++i) {
+          set(group[i], cut_piece(sum, 0, i, rows, group[i], number, node));
+        }
+        return;
+      }
+      case TransferKind::AllToAll: {
+        WEFT_CHECK_USER(
+            space.empty(),
+            "%",
+            name,
+            " would be exchanged over axes of the mesh and of time at once (",
+            join(start.axes, ", "),
+            "); split another dim over time");
+        exchange(group, number, time, node);
+        return;
+      }
+      default:
+        WEFT_CHECK(false, "no collective");
+    }
+  }
+
+  // The sum over the group, one part after the other; `summed` are the axes
+  // over which it is whole then.
+  ValueId add_up(
+      const std::vector<size_t>& group,
+      size_t number,
+      const Axes& summed,
+      TimeAxes axes) {
+    ValueId sum = operand(group.front(), number);
+    const std::string name = block_.function[sum].name;
+    for (size_t i = 1; i < group.size(); ++i) {
+      const size_t t = group[i];
+      const Part& part = parts_[t];
+      const NodeId node = (*part.origins)[part.at].node;
+      const ValueId next = operand(t, number);
+      emitter_.phase = phase_of(node);
+      Layout layout = block_.layouts[index(sum)];
+      if (i + 1 == group.size()) {
+        layout = without_partial(layout, summed);
+      }
+      sum = emitter_.call(
+          "aten.add.Tensor",
+          {{sum}, {next}},
+          like(block_.function[sum].type),
+          std::move(layout),
+          name);
+      made(sum, group.front(), axes);
+      mark(
+          {.node = node,
+           .part = static_cast<int64_t>(first_alike(t, axes_[index(next)]))});
+    }
+    return sum;
+  }
+
+  ValueId join_pieces(
+      const std::vector<ValueId>& pieces,
+      const Axes& time,
+      size_t part,
+      TimeAxes axes,
+      NodeId node) {
+    const ValueId first = pieces.front();
+    const Moved moved = after_transfer(
+        TransferKind::AllGather,
+        time,
+        {block_.function[first].type, block_.layouts[index(first)]},
+        lowering_.mesh);
+    Arg::List list;
+    for (const ValueId piece : pieces) {
+      list.push_back({piece});
+    }
+    emitter_.phase = phase_of(node);
+    const ValueId whole = made(
+        emitter_.call(
+            "aten.cat",
+            {{std::move(list)}},
+            moved.type,
+            moved.layout,
+            block_.function[first].name),
+        part,
+        axes);
+    mark(origin_of(node, part, axes));
+    return whole;
+  }
+
+  // Piece `i` of a dim, as the result of the transfer at point `t`.
+  ValueId cut_piece(
+      ValueId value,
+      int64_t dim,
+      size_t i,
+      int64_t size,
+      size_t t,
+      size_t number,
+      NodeId node) {
+    const Part& part = parts_[t];
+    const ValueId theirs = part.next->results[number];
+    const TimeAxes axes =
+        axes_[index(value)] | bits(part.next->axes);
+    TensorType type = block_.function[value].type;
+    type.sizes[static_cast<size_t>(dim)] = size;
+    emitter_.phase = phase_of(node);
+    const ValueId piece = made(
+        emitter_.call(
+            "aten.slice.Tensor",
+            {{value},
+             {dim},
+             {static_cast<int64_t>(i) * size},
+             {(static_cast<int64_t>(i) + 1) * size}},
+            std::move(type),
+            part.block->layouts[index(theirs)],
+            block_.function[value].name),
+        t,
+        axes);
+    mark(origin_of(node, t, axes));
+    return piece;
+  }
+
+  // Sizes [1, w b, ...] of w points become [w, b, ...].
+  void exchange(
+      const std::vector<size_t>& group,
+      size_t number,
+      const Axes& time,
+      NodeId node) {
+    std::vector<ValueId> results;
+    for (size_t i = 0; i < group.size(); ++i) {
+      Arg::List list;
+      for (const size_t t : group) {
+        const ValueId value = operand(t, number);
+        const int64_t size = block_.function[value].type.sizes[1] /
+                             static_cast<int64_t>(group.size());
+        list.push_back({cut_piece(value, 1, i, size, group[i], number, node)});
+      }
+      const Part& part = parts_[group[i]];
+      const ValueId theirs = part.next->results[number];
+      const TimeAxes axes = axes_after(group, number) | bits(time);
+      results.push_back(made(
+          emitter_.call(
+              "aten.cat",
+              {{std::move(list)}},
+              part.block->function[theirs].type,
+              part.block->layouts[index(theirs)],
+              part.block->function[theirs].name),
+          group[i],
+          axes));
+      mark(origin_of(node, group[i], axes));
+    }
+    for (size_t i = 0; i < group.size(); ++i) {
+      const Part& part = parts_[group[i]];
+      parts_[group[i]].now[index(part.next->results[number])] = results[i];
+    }
+  }
+
+  Phase phase_of(NodeId node) const {
+    return node == NodeId::None
+               ? Phase::Optimizer
+               : step_of(lowering_.graph).nodes[index(node)].phase;
+  }
+
+  const Lowering& lowering_;
+  const Mesh& time_;
+  const Mesh space_;
+  const int64_t rank_;
+  std::vector<Part> parts_;
+  Block block_;
+  std::vector<Origin> origins_;
+  // By value of the block, the axes of time that it depends on.
+  std::vector<TimeAxes> axes_;
+  std::unordered_set<std::string> names_;
+  Emitter emitter_;
+  // What was made, by the axes that it depends on and the first point of them,
+  // in order: other points that are alike share it.
+  std::map<std::pair<TimeAxes, size_t>, std::vector<std::vector<ValueId>>>
+      done_;
+};
+
+}  // namespace
+
+void fold_time(Lowering& lowering) {
+  if (lowering.plan.time.axes.empty()) {
+    return;
+  }
+  Program program;
+  program.name = lowering.program.name;
+  program.mesh = stage_mesh(lowering.plan.mesh);
+  program.time = lowering.plan.time;
+  program.constants = lowering.program.constants;
+  std::vector<std::vector<Origin>> origins;
+  for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
+    TimeFold fold(lowering, rank);
+    add_block(program, origins, fold.build(), fold.origins());
+  }
+  name_blocks(program);
+  lowering.program = std::move(program);
+  lowering.origins = std::move(origins);
+}
+
+}  // namespace weft
