@@ -252,6 +252,7 @@ void bind_graph(py::module_& module) {
          int64_t step) {
         return run_lockstep(
             lower(graph, parse_plan(plan, "plan")),
+            step_of(graph),
             tensors_of(inputs),
             {seed, step});
       },

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -40,6 +41,22 @@ at::Tensor constant(const Program& program, const std::string& name) {
   }
   throw UserError(
       cat("program @", program.name, " has no constant ", quote(name)));
+}
+
+// What was given for the input of the step that a block calls so.
+at::Tensor given(
+    const Function& step,
+    const std::vector<at::Tensor>& inputs,
+    const Input& wanted) {
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const Input& input = step.inputs[i];
+    if (input.kind == wanted.kind &&
+        input.keys.front() == wanted.keys.front()) {
+      return inputs.at(i);
+    }
+  }
+  throw UserError(
+      cat("the step has no input ", quote(wanted.keys.front())));
 }
 
 // Dims of size 1 may have any strides; an empty tensor says nothing.
@@ -72,6 +89,7 @@ class LockstepRank {
   LockstepRank(
       const Program& program,
       int64_t rank,
+      const Function& step,
       const std::vector<at::Tensor>& inputs,
       const StepContext& context,
       std::map<MeetingKey, Meeting>& meetings)
@@ -82,11 +100,10 @@ class LockstepRank {
         meetings_(meetings),
         values_(block_.function.values.size()),
         pending_(block_.function.values.size(), nullptr) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Input& input = block_.function.inputs[i];
+    for (const Input& input : block_.function.inputs) {
       const at::Tensor whole = input.kind == InputKind::Constant
                                    ? constant(program, input.keys.front())
-                                   : inputs[i];
+                                   : given(step, inputs, input);
       const TensorType& type = block_.function[input.value].type;
       at::Tensor mine = at::empty_strided(
           type.sizes, strides_of(type), scalar_type_of(type.dtype));
@@ -301,34 +318,44 @@ class LockstepRank {
   size_t next_ = 0;
 };
 
+// The whole of an output, from the ranks that return it. Those with the same
+// piece must agree.
 at::Tensor whole_output(
     const Program& program,
     const std::vector<LockstepRank>& ranks,
-    size_t number) {
+    const Output& wanted) {
   at::Tensor whole;
+  std::set<std::vector<int64_t>> seen;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Block& block = ranks[rank].block();
-    const Output& output = block.function.outputs[number];
-    const at::Tensor& mine = ranks[rank].value(output.value);
-    const Layout& layout = block.layouts[index(output.value)];
+    const auto output = std::find_if(
+        block.function.outputs.begin(),
+        block.function.outputs.end(),
+        [&](const Output& one) {
+          return one.kind == wanted.kind && one.key == wanted.key;
+        });
+    if (output == block.function.outputs.end()) {
+      continue;
+    }
+    const at::Tensor& mine = ranks[rank].value(output->value);
+    const Layout& layout = block.layouts[index(output->value)];
     const auto where = static_cast<int64_t>(rank);
     if (!mine.defined()) {
       return {};
     }
-    if (rank == 0) {
+    if (!whole.defined()) {
       whole = at::empty(
           whole_sizes(type_of(mine), layout, program.mesh), mine.options());
     }
-    const std::vector<int64_t> at = coordinates(program.mesh, where);
+    std::vector<int64_t> piece = coordinates(program.mesh, where);
     const Axes axes = axes_of(layout);
-    bool is_first = true;
-    for (size_t i = 0; i < at.size(); ++i) {
+    for (size_t i = 0; i < piece.size(); ++i) {
       const std::string& axis = program.mesh.axes[i].name;
-      is_first =
-          is_first && (at[i] == 0 ||
-                       std::find(axes.begin(), axes.end(), axis) != axes.end());
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
+        piece[i] = 0;
+      }
     }
-    if (is_first) {
+    if (seen.insert(piece).second) {
       put_piece(whole, layout, program.mesh, where, mine);
       continue;
     }
@@ -339,7 +366,7 @@ at::Tensor whole_output(
         "rank ",
         rank,
         ": %",
-        block.function[output.value].name,
+        block.function[output->value].name,
         " differs from that of another rank with the same piece");
   }
   return whole;
@@ -349,13 +376,14 @@ at::Tensor whole_output(
 
 std::vector<at::Tensor> run_lockstep(
     const Program& program,
+    const Function& step,
     const std::vector<at::Tensor>& inputs,
     const StepContext& context) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::map<MeetingKey, Meeting> meetings;
   std::vector<LockstepRank> ranks;
   for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
-    ranks.emplace_back(program, rank, inputs, context, meetings);
+    ranks.emplace_back(program, rank, step, inputs, context, meetings);
   }
   while (!std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) {
     return rank.is_done();
@@ -374,8 +402,8 @@ std::vector<at::Tensor> run_lockstep(
     }
   }
   std::vector<at::Tensor> outputs;
-  for (size_t i = 0; i < ranks.front().block().function.outputs.size(); ++i) {
-    outputs.push_back(whole_output(program, ranks, i));
+  for (const Output& output : step.outputs) {
+    outputs.push_back(whole_output(program, ranks, output));
   }
   return outputs;
 }

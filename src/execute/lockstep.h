@@ -13,13 +13,15 @@
 
 namespace weft {
 
-// `inputs` are whole, in the order of the blocks' inputs; undefined for a
-// constant of the program. Gives the whole outputs in the blocks' order. Every
+// The program is of `step`. `inputs` are whole, in the order of the step's;
+// undefined for a constant of the program. Gives the whole outputs in the
+// step's order. Every
 // result is compared with its type in the program, and ranks that hold the same
 // piece of an output must agree to the last bit. Throws UserError that names
 // rank and instruction.
 std::vector<at::Tensor> run_lockstep(
     const Program& program,
+    const Function& step,
     const std::vector<at::Tensor>& inputs,
     const StepContext& context);
 

@@ -610,7 +610,8 @@ void fold_time(Lowering& lowering) {
   std::vector<std::vector<Origin>> origins;
   for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
     TimeFold fold(lowering, rank);
-    add_block(program, origins, fold.build(), fold.origins());
+    Block block = fold.build();
+    add_block(program, origins, std::move(block), fold.origins());
   }
   name_blocks(program);
   lowering.program = std::move(program);

@@ -46,7 +46,11 @@ void overlap_block(Block& block) {
     }
   };
   for (const Instruction& instruction : block.instructions) {
-    if (std::holds_alternative<Wait>(instruction)) {
+    if (const auto* wait = std::get_if<Wait>(&instruction)) {
+      // Nobody reads what was sent: whoever sent it knows when to wait.
+      if (transfer[index(wait->value)]->kind == TransferKind::Send) {
+        wait_for(wait->value);
+      }
       continue;
     }
     for (const ValueId value : reads(block, instruction)) {

@@ -32,7 +32,7 @@ struct Lowering {
   const Plan& plan;
   const Cluster& cluster;
   // What layouts speak of: the mesh of a stage, then the axes of time.
-  Mesh mesh;
+  Mesh mesh = {};
   Graph graph;
   // Decisions about values that passes added, each by its name; they count
   // before the plan's.
@@ -51,7 +51,7 @@ struct Lowering {
   Program program;
   // For every block and instruction, where it comes from; empty once the
   // instructions are in the order of the plan's schedule.
-  std::vector<std::vector<Origin>> origins;
+  std::vector<std::vector<Origin>> origins = {};
 };
 
 // Appends one rank's block; or lets the last block have the rank too, where

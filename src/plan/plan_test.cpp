@@ -59,23 +59,27 @@ TEST(Plan, TheLastMatchCounts) {
 
 TEST(Plan, SettingsStandBeforeDecisions) {
   const std::string text =
-      "plan @mlp on <data=2> {\n"
+      "plan @mlp on <pipeline=2, data=2> in <micro=4> {\n"
       "  local batch_norm\n"
-      "  micro_batches 4\n"
+      "  schedule zb-h1\n"
+      "  stage %fc/relu\n"
       "  recompute cheap\n"
       "  recompute %fc/*\n"
       "  %fc.weight [data, -] compute [-, -]\n"
       "}\n";
   const Plan plan = parse_plan(text, "p");
   EXPECT_EQ(print(plan), text);
-  EXPECT_EQ(plan.micro_batches, 4);
+  EXPECT_EQ(rank_count(plan.time), 4);
+  EXPECT_EQ(plan.schedule, "zb-h1");
+  EXPECT_EQ(stage_count(plan), 2);
+  EXPECT_EQ(print(stage_mesh(plan.mesh)), "<data=2>");
   EXPECT_TRUE(is_recomputed(plan, "fc/mm"));
   EXPECT_FALSE(is_recomputed(plan, "fc.weight"));
   EXPECT_EQ(print(compute_layout(plan.decisions.at(0))), "[-, -]");
-  EXPECT_EQ(plan.decisions.at(0).where, "p:6");
-  // One micro-batch is what there is without the line.
+  EXPECT_EQ(plan.decisions.at(0).where, "p:7");
+  // What is meant without the line is not written.
   EXPECT_EQ(
-      print(parse_plan("plan @mlp on <> { micro_batches 1 }", "p")),
+      print(parse_plan("plan @mlp on <> { schedule 1f1b }", "p")),
       "plan @mlp on <> {\n}\n");
 }
 
@@ -94,15 +98,12 @@ TEST(Plan, ParseMessages) {
     return "no error";
   };
   EXPECT_EQ(
-      message("plan @mlp on <> {\n  micro_batches 0 }"),
-      "p:2:17: micro_batches is at least 1, found 0");
-  EXPECT_EQ(
       message("plan @mlp on <> { recompute fc }"),
       "p:1:29: expected 'cheap' or '%' and a pattern, found \"fc\"");
   EXPECT_EQ(
-      message("plan @mlp on <> {\n  %a [-]\n  micro_batches 2 }"),
+      message("plan @mlp on <> {\n  %a [-]\n  schedule gpipe }"),
       "p:3:3: expected '%' and a decision (settings stand before the first "
-      "one), or '}', found \"micro_batches\"");
+      "one), or '}', found \"schedule\"");
 }
 
 TEST(Plan, MessagesOfThePlan) {

@@ -1,0 +1,800 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each rank gets its stages' work, in the order of the plan's schedule.
+//
+// Before this pass a block has the work of all stages on all parts of the
+// batch. Here its instructions are dealt out to the positions of the pipeline;
+// what is made at one and read at another is sent as soon as it is made.
+//
+// The order is found by playing the step through, all positions side by side:
+// each takes its next instruction when what it reads is there. A receive is
+// started when the other side has sent, or when it is needed; a send is waited
+// for once its receive is started. So every rank's order is a part of one order
+// of all of them, and none can wait for ever. Where a part needs something of
+// all parts (a batch norm over the whole batch), the schedule cannot be kept,
+// and whatever can go on does.
+#include "base/error.h"
+#include "lower/emitter.h"
+#include "lower/pass.h"
+#include "lower/stages.h"
+#include "ops/kernel.h"
+#include "ops/op_def.h"
+#include "plan/schedule.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// Operations an element above which a node is worth a unit of its own.
+constexpr int64_t kHeavyOperations = 32;
+
+int64_t size_of_axis(const Mesh& mesh, std::string_view axis) {
+  const int found = find_axis(mesh, std::string(axis));
+  return found < 0 ? 1 : mesh.axes[static_cast<size_t>(found)].size;
+}
+
+Schedule schedule_of(const Plan& plan) {
+  try {
+    return make_schedule(
+        plan.schedule,
+        {.positions = size_of_axis(plan.mesh, kPipelineAxis),
+         .stages = stage_count(plan),
+         .micro_batches = size_of_axis(plan.time, kMicroAxis),
+         .slices = size_of_axis(plan.time, kSliceAxis)});
+  } catch (const UserError& error) {
+    throw UserError(
+        cat(plan.where.empty() ? cat("plan @", plan.graph) : plan.where,
+            ": ",
+            error.what()));
+  }
+}
+
+// What the blocks of all ranks have in common.
+struct StagedStep {
+  const Lowering& lowering;
+  const Function& step;
+  Schedule schedule;
+  // By stage.
+  std::vector<size_t> positions;
+  // By node of the step.
+  std::vector<int64_t> stages;
+  std::vector<int64_t> flops;
+  std::vector<bool> is_heavy;
+  // For every position, where units stand in its order.
+  std::vector<std::map<std::tuple<UnitKind, int64_t, int64_t>, size_t>> order;
+
+  explicit StagedStep(const Lowering& all)
+      : lowering(all),
+        step(step_of(all.graph)),
+        schedule(schedule_of(all.plan)),
+        stages(stages_of(step, all.plan)),
+        order(schedule.order.size()) {
+    for (int64_t stage = 0; stage < schedule.stages; ++stage) {
+      positions.push_back(static_cast<size_t>(position_of(schedule, stage)));
+    }
+    for (const Node& node : step.nodes) {
+      int64_t largest = 1;
+      for (const ValueId read : operands(node)) {
+        largest = std::max(largest, element_count(step[read].type));
+      }
+      flops.push_back(flops_of(step, node));
+      is_heavy.push_back(flops.back() > kHeavyOperations * largest);
+    }
+    for (size_t p = 0; p < order.size(); ++p) {
+      for (size_t i = 0; i < schedule.order[p].size(); ++i) {
+        const Unit& unit = schedule.order[p][i];
+        order[p][{unit.kind, unit.stage, unit.part}] = i;
+      }
+    }
+  }
+};
+
+// Instructions that stay together: a call, or a transfer with its wait.
+struct Item {
+  std::vector<Instruction> instructions;
+  std::vector<ValueId> reads;
+  std::vector<ValueId> makes;
+  Origin origin;
+  int64_t stage = 0;
+  // Where it belongs in its position's order of units.
+  size_t unit = 0;
+};
+
+// One rank of the stages' mesh, at all positions of the pipeline.
+class PipelineStep {
+ public:
+  PipelineStep(
+      const StagedStep& staged,
+      const Block& block,
+      const std::vector<Origin>& origins,
+      int64_t rank)
+      : staged_(staged),
+        block_(block),
+        rank_(rank),
+        made_by_(block.function.values.size(), kNobody),
+        home_(block.function.values.size(), kEverywhere),
+        readers_(block.function.values.size()),
+        positions_(staged.order.size()) {
+    collect(origins);
+    find_stages();
+    find_homes();
+    find_units();
+    deal();
+  }
+
+  // One block a position.
+  std::vector<Block> build() {
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      begin(p);
+    }
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      send_inputs(p);
+    }
+    while (take_next()) {
+    }
+    std::vector<Block> out;
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      finish_outputs(p);
+    }
+    for (Position& position : positions_) {
+      wait_for_sends(position);
+      out.push_back(std::move(position.block));
+    }
+    return out;
+  }
+
+ private:
+  static constexpr size_t kNobody = SIZE_MAX;
+  // Of an input that no step changes, and of parts of it: wherever it is read.
+  static constexpr size_t kEverywhere = SIZE_MAX;
+
+  // A value on its way from one position to another.
+  struct Message {
+    ValueId value;
+    // What is waited for at the sender.
+    ValueId sent;
+    double at = 0;
+  };
+
+  struct Position {
+    Block block = {};
+    int64_t rank = 0;
+    std::unordered_set<std::string> names = {};
+    // By value of the whole block: what it is here.
+    std::vector<ValueId> now = {};
+    // Items in order, and how many are done from the front.
+    std::vector<size_t> items = {};
+    size_t next = 0;
+    std::set<size_t> done_ahead = {};
+    double clock = 0;
+    // Started receives whose wait has not been written yet, by value here.
+    std::set<ValueId> pending = {};
+    // Sends whose receive has been started.
+    std::vector<ValueId> taken = {};
+    // By sender.
+    std::map<size_t, std::deque<Message>> mail = {};
+  };
+
+  void collect(const std::vector<Origin>& origins) {
+    for (size_t i = 0; i < block_.instructions.size(); ++i) {
+      const Instruction& instruction = block_.instructions[i];
+      if (std::holds_alternative<Wait>(instruction)) {
+        items_.back().instructions.push_back(instruction);
+        continue;
+      }
+      Item item;
+      item.instructions = {instruction};
+      item.reads = reads(block_, instruction);
+      item.makes = makes(block_, instruction);
+      item.origin = origins[i];
+      if (rank_count(staged_.lowering.plan.time) == 1) {
+        item.origin.part = 0;
+      }
+      for (const ValueId made : item.makes) {
+        made_by_[index(made)] = items_.size();
+      }
+      for (const ValueId read : item.reads) {
+        readers_[index(read)].push_back(items_.size());
+      }
+      items_.push_back(std::move(item));
+    }
+  }
+
+  // Parts of inputs are cut wherever they are read.
+  bool is_part_of_input(const Item& item) const {
+    return item.origin.node == NodeId::None && item.reads.size() == 1 &&
+           std::all_of(
+               item.reads.begin(), item.reads.end(), [&](ValueId value) {
+                 const size_t maker = made_by_[index(value)];
+                 return maker == kNobody || is_part_of_input(items_[maker]);
+               }) &&
+           std::holds_alternative<Call>(item.instructions.front()) &&
+           !is_returned(item.makes.front());
+  }
+
+  bool is_returned(ValueId value) const {
+    return std::any_of(
+        block_.function.outputs.begin(),
+        block_.function.outputs.end(),
+        [&](const Output& output) { return output.value == value; });
+  }
+
+  void find_stages() {
+    for (Item& item : items_) {
+      if (item.origin.node != NodeId::None) {
+        item.stage = staged_.stages[index(item.origin.node)];
+      } else if (is_part_of_input(item)) {
+        item.stage = -1;
+      } else {
+        for (const ValueId read : item.reads) {
+          if (made_by_[index(read)] != kNobody) {
+            item.stage = std::max<int64_t>(
+                item.stage, items_[made_by_[index(read)]].stage);
+          }
+        }
+      }
+    }
+  }
+
+  size_t position_of_item(const Item& item) const {
+    return item.stage < 0 ? kEverywhere
+                          : staged_.positions[static_cast<size_t>(item.stage)];
+  }
+
+  void find_homes() {
+    for (const Item& item : items_) {
+      for (const ValueId made : item.makes) {
+        home_[index(made)] = position_of_item(item);
+      }
+    }
+    for (const Input& input : block_.function.inputs) {
+      const int output = replacement_of(block_.function, input);
+      if (output < 0) {
+        continue;
+      }
+      const ValueId next =
+          block_.function.outputs[static_cast<size_t>(output)].value;
+      const size_t maker = made_by_[index(next)];
+      // What goes out as it came in is where it is read first.
+      const std::vector<size_t>& read = readers_[index(input.value)];
+      home_[index(input.value)] =
+          maker != kNobody ? position_of_item(items_[maker])
+          : read.empty()   ? 0
+                           : position_of_item(items_[read.front()]);
+    }
+  }
+
+  bool is_backward(const Item& item) const {
+    const NodeId node = item.origin.node;
+    if (node == NodeId::None) {
+      return false;
+    }
+    const Phase phase = staged_.step.nodes[index(node)].phase;
+    return phase == Phase::Backward || phase == Phase::Recompute;
+  }
+
+  // Whether the item, of backward, can wait: no other stage and no further
+  // product of this one needs what it makes.
+  std::vector<bool> can_wait() const {
+    std::vector<bool> out(items_.size(), false);
+    for (size_t i = items_.size(); i-- > 0;) {
+      const Item& item = items_[i];
+      if (!is_backward(item)) {
+        continue;
+      }
+      out[i] = true;
+      for (const ValueId made : item.makes) {
+        for (const size_t reader : readers_[index(made)]) {
+          const Item& other = items_[reader];
+          const bool is_same = is_backward(other) &&
+                               other.origin.part == item.origin.part;
+          if (other.stage != item.stage ||
+              (is_same &&
+               (!out[reader] ||
+                staged_.is_heavy[index(other.origin.node)]))) {
+            out[i] = false;
+          }
+        }
+      }
+    }
+    return out;
+  }
+
+  void find_units() {
+    const std::vector<bool> waits =
+        has_weight_units(staged_.schedule)
+            ? can_wait()
+            : std::vector<bool>(items_.size(), false);
+    for (size_t i = 0; i < items_.size(); ++i) {
+      Item& item = items_[i];
+      const size_t position = position_of_item(item);
+      if (position == kEverywhere) {
+        continue;
+      }
+      const NodeId node = item.origin.node;
+      const bool is_update =
+          node == NodeId::None ||
+          staged_.step.nodes[index(node)].phase == Phase::Optimizer;
+      if (is_update) {
+        item.unit = staged_.schedule.order[position].size();
+      } else if (item.origin.part >= 0) {
+        const UnitKind kind = !is_backward(item) ? UnitKind::Forward
+                              : waits[i]         ? UnitKind::Weight
+                                                 : UnitKind::Backward;
+        item.unit = staged_.order[position].at(
+            {kind, item.stage, item.origin.part});
+      } else {
+        // What all parts have in common comes when it can.
+        for (const ValueId read : item.reads) {
+          const size_t maker = made_by_[index(read)];
+          if (maker != kNobody &&
+              position_of_item(items_[maker]) == position) {
+            item.unit = std::max(item.unit, items_[maker].unit);
+          }
+        }
+      }
+    }
+  }
+
+  // The items of every position, in the order of its units.
+  void deal() {
+    for (size_t i = items_.size(); i-- > 0;) {
+      Item& item = items_[i];
+      const size_t position = position_of_item(item);
+      if (position != kEverywhere) {
+        positions_[position].items.push_back(i);
+        continue;
+      }
+      for (size_t p = 0; p < positions_.size(); ++p) {
+        if (first_unit_that_reads(i, p) != SIZE_MAX) {
+          positions_[p].items.push_back(i);
+        }
+      }
+    }
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      std::vector<size_t>& all = positions_[p].items;
+      std::map<size_t, size_t> unit;
+      for (const size_t i : all) {
+        unit[i] = position_of_item(items_[i]) == kEverywhere
+                      ? first_unit_that_reads(i, p)
+                      : items_[i].unit;
+      }
+      std::sort(all.begin(), all.end(), [&](size_t a, size_t b) {
+        return std::pair(unit[a], a) < std::pair(unit[b], b);
+      });
+    }
+  }
+
+  // The first unit at the position that reads what the item makes; SIZE_MAX
+  // when none does.
+  size_t first_unit_that_reads(size_t item, size_t p) const {
+    size_t first = SIZE_MAX;
+    for (const ValueId made : items_[item].makes) {
+      for (const size_t reader : readers_[index(made)]) {
+        const size_t position = position_of_item(items_[reader]);
+        const size_t unit = position == kEverywhere
+                                ? first_unit_that_reads(reader, p)
+                            : position == p ? items_[reader].unit
+                                            : SIZE_MAX;
+        first = std::min(first, unit);
+      }
+    }
+    return first;
+  }
+
+  // --- Playing it through.
+
+  void begin(size_t p) {
+    Position& position = positions_[p];
+    const Mesh& mesh = staged_.lowering.plan.mesh;
+    position.rank = rank_at(mesh, p);
+    position.block.first_rank = position.block.last_rank = position.rank;
+    position.block.function.name = block_.function.name;
+    position.now.resize(block_.function.values.size(), ValueId::None);
+    for (const Value& value : block_.function.values) {
+      position.names.insert(value.name);
+    }
+    for (const Input& input : block_.function.inputs) {
+      const size_t home = home_[index(input.value)];
+      if (home == p || (home == kEverywhere && is_read_at(input.value, p))) {
+        const ValueId mine = add(p, input.value);
+        position.block.function.inputs.push_back(input);
+        position.block.function.inputs.back().value = mine;
+      }
+    }
+  }
+
+  // The rank at this rank's coordinates on the mesh of a stage, and at position
+  // `p` of the pipeline.
+  int64_t rank_at(const Mesh& mesh, size_t p) const {
+    const std::vector<int64_t> where = coordinates(stage_mesh(mesh), rank_);
+    int64_t rank = 0;
+    size_t next = 0;
+    for (const Axis& axis : mesh.axes) {
+      const int64_t here = axis.name == kPipelineAxis
+                               ? static_cast<int64_t>(p)
+                               : where[next++];
+      rank = rank * axis.size + here;
+    }
+    return rank;
+  }
+
+  bool is_read_at(ValueId value, size_t p) const {
+    for (const size_t reader : readers_[index(value)]) {
+      const size_t position = position_of_item(items_[reader]);
+      if (position == p || (position == kEverywhere &&
+                            first_unit_that_reads(reader, p) != SIZE_MAX)) {
+        return true;
+      }
+    }
+    return is_known_to_all(value);
+  }
+
+  // The loss, and what else the model returns, is returned by all ranks.
+  bool is_known_to_all(ValueId value) const {
+    return std::any_of(
+        block_.function.outputs.begin(),
+        block_.function.outputs.end(),
+        [&](const Output& output) {
+          return output.value == value && (output.kind == OutputKind::Loss ||
+                                           output.kind == OutputKind::Extra);
+        });
+  }
+
+  ValueId add(size_t p, ValueId value) {
+    Position& position = positions_[p];
+    const Value& whole = block_.function[value];
+    return position.now[index(value)] = add_value(
+               position.block,
+               whole.name,
+               whole.type,
+               block_.layouts[index(value)],
+               block_.parts[index(value)]);
+  }
+
+  void send_inputs(size_t p) {
+    for (const Input& input : block_.function.inputs) {
+      if (home_[index(input.value)] == p) {
+        send(p, input.value);
+      }
+    }
+  }
+
+  // To every other position that reads the value.
+  void send(size_t p, ValueId value) {
+    Position& position = positions_[p];
+    for (size_t other = 0; other < positions_.size(); ++other) {
+      if (other == p || !is_read_at(value, other)) {
+        continue;
+      }
+      const ValueId mine = dense(p, value);
+      Start start;
+      start.kind = TransferKind::Send;
+      start.operands = {mine};
+      start.peer = positions_[other].rank;
+      Emitter emitter = emitter_at(p);
+      start.results = {add_value(
+          position.block,
+          emitter.unique(cat(block_.function[value].name, ".sent")),
+          position.block.function[mine].type,
+          position.block.layouts[index(mine)],
+          position.block.parts[index(mine)])};
+      const ValueId sent = start.results.front();
+      position.block.instructions.emplace_back(std::move(start));
+      positions_[other].mail[p].push_back({value, sent, position.clock});
+    }
+  }
+
+  Emitter emitter_at(size_t p) {
+    Position& position = positions_[p];
+    return {
+        .block = position.block,
+        .mesh = staged_.lowering.plan.mesh,
+        .rank = position.rank,
+        .phase = Phase::Forward,
+        .names = position.names};
+  }
+
+  // Without gaps, so that it can be sent.
+  ValueId dense(size_t p, ValueId value) {
+    Position& position = positions_[p];
+    ValueId mine = position.now[index(value)];
+    if (is_dense(position.block.function[mine].type)) {
+      return mine;
+    }
+    Emitter emitter = emitter_at(p);
+    const TensorType type = like(position.block.function[mine].type);
+    const int64_t part = position.block.parts[index(mine)];
+    mine = emitter.call(
+        "aten.clone",
+        {{mine}},
+        type,
+        block_.layouts[index(value)],
+        block_.function[value].name);
+    position.block.parts[index(mine)] = part;
+    return mine;
+  }
+
+  bool is_ready(size_t p, const Item& item) const {
+    const Position& position = positions_[p];
+    return std::all_of(
+        item.reads.begin(), item.reads.end(), [&](ValueId value) {
+          return position.now[index(value)] != ValueId::None ||
+                 is_in_mail(position, value);
+        });
+  }
+
+  static bool is_in_mail(const Position& position, ValueId value) {
+    return std::any_of(
+        position.mail.begin(), position.mail.end(), [&](const auto& from) {
+          return std::any_of(
+              from.second.begin(), from.second.end(), [&](const Message& one) {
+                return one.value == value;
+              });
+        });
+  }
+
+  // False when all is done.
+  bool take_next() {
+    size_t best = kNobody;
+    bool is_left = false;
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      Position& position = positions_[p];
+      while (position.next < position.items.size() &&
+             position.done_ahead.erase(position.next) > 0) {
+        ++position.next;
+      }
+      if (position.next == position.items.size()) {
+        continue;
+      }
+      is_left = true;
+      if ((best == kNobody || position.clock < positions_[best].clock) &&
+          is_ready(p, items_[position.items[position.next]])) {
+        best = p;
+      }
+    }
+    if (!is_left) {
+      return false;
+    }
+    if (best != kNobody) {
+      run(best, positions_[best].next);
+      ++positions_[best].next;
+      return true;
+    }
+    // The schedule cannot be kept.
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      Position& position = positions_[p];
+      for (size_t i = position.next; i < position.items.size(); ++i) {
+        if (!position.done_ahead.contains(i) &&
+            is_ready(p, items_[position.items[i]])) {
+          run(p, i);
+          position.done_ahead.insert(i);
+          return true;
+        }
+      }
+    }
+    WEFT_CHECK(false, "stages wait for each other");
+  }
+
+  void run(size_t p, size_t number) {
+    Position& position = positions_[p];
+    const Item& item = items_[position.items[number]];
+    for (const ValueId value : item.reads) {
+      take_mail(p, value);
+    }
+    take_mail_so_far(p);
+    wait_for_sends(position);
+    for (const ValueId value : item.reads) {
+      wait_for(position, position.now[index(value)]);
+    }
+    for (const ValueId made : item.makes) {
+      add(p, made);
+    }
+    for (const Instruction& instruction : item.instructions) {
+      std::visit([&](const auto& one) { copy(position, one); }, instruction);
+    }
+    if (item.origin.node != NodeId::None) {
+      position.clock +=
+          static_cast<double>(staged_.flops[index(item.origin.node)]);
+    }
+    if (position_of_item(item) != kEverywhere) {
+      for (const ValueId made : item.makes) {
+        send(p, made);
+      }
+    }
+  }
+
+  static void copy(Position& position, const Wait& wait) {
+    position.block.instructions.emplace_back(
+        Wait{position.now[index(wait.value)]});
+  }
+  void copy(Position& position, const Call& call) const {
+    Node node = block_.function.nodes[index(call.node)];
+    replace_operands(node, position.now);
+    for (ValueId& result : node.results) {
+      result = position.now[index(result)];
+    }
+    position.block.instructions.emplace_back(
+        Call{static_cast<NodeId>(position.block.function.nodes.size())});
+    position.block.function.nodes.push_back(std::move(node));
+  }
+  void copy(Position& position, Start start) const {
+    for (ValueId& operand : start.operands) {
+      operand = position.now[index(operand)];
+    }
+    for (ValueId& result : start.results) {
+      result = position.now[index(result)];
+    }
+    if (start.peer >= 0) {
+      // Among the ranks of a stage.
+      start.peer = peer_at(position, start.peer);
+    }
+    position.block.instructions.emplace_back(std::move(start));
+  }
+  static void copy(Position& position, const Free& free) {
+    Free mine = free;
+    for (ValueId& value : mine.values) {
+      value = position.now[index(value)];
+    }
+    position.block.instructions.emplace_back(std::move(mine));
+  }
+
+  // A rank of the stages' mesh, at the same position.
+  int64_t peer_at(const Position& position, int64_t peer) const {
+    const Mesh& mesh = staged_.lowering.plan.mesh;
+    const int axis = find_axis(mesh, std::string(kPipelineAxis));
+    const int64_t p =
+        axis < 0 ? 0
+                 : coordinates(mesh, position.rank)[static_cast<size_t>(axis)];
+    return PipelineStep::rank_of(mesh, peer, static_cast<size_t>(p));
+  }
+
+  static int64_t rank_of(const Mesh& mesh, int64_t stage_rank, size_t p) {
+    const std::vector<int64_t> where =
+        coordinates(stage_mesh(mesh), stage_rank);
+    int64_t rank = 0;
+    size_t next = 0;
+    for (const Axis& axis : mesh.axes) {
+      const int64_t here = axis.name == kPipelineAxis
+                               ? static_cast<int64_t>(p)
+                               : where[next++];
+      rank = rank * axis.size + here;
+    }
+    return rank;
+  }
+
+  // Starts to receive the value, and what was sent before it.
+  void take_mail(size_t p, ValueId value) {
+    if (positions_[p].now[index(value)] != ValueId::None) {
+      return;
+    }
+    for (auto& [from, messages] : positions_[p].mail) {
+      const auto found = std::find_if(
+          messages.begin(), messages.end(), [&](const Message& one) {
+            return one.value == value;
+          });
+      if (found == messages.end()) {
+        continue;
+      }
+      positions_[p].clock = std::max(positions_[p].clock, found->at);
+      const auto count = static_cast<size_t>(found - messages.begin()) + 1;
+      for (size_t i = 0; i < count; ++i) {
+        receive(p, from);
+      }
+      return;
+    }
+  }
+
+  void take_mail_so_far(size_t p) {
+    for (auto& [from, messages] : positions_[p].mail) {
+      while (!messages.empty() &&
+             messages.front().at <= positions_[p].clock) {
+        receive(p, from);
+      }
+    }
+  }
+
+  // The next message of the sender.
+  void receive(size_t p, size_t from) {
+    Position& position = positions_[p];
+    const Message message = position.mail[from].front();
+    position.mail[from].pop_front();
+    const ValueId sent = message.sent;
+    const ValueId mine = add(p, message.value);
+    const Block& sender = positions_[from].block;
+    position.block.function[mine].type = sender.function[sent].type;
+    Start start;
+    start.kind = TransferKind::Receive;
+    start.results = {mine};
+    start.peer = positions_[from].rank;
+    position.block.instructions.emplace_back(std::move(start));
+    position.pending.insert(mine);
+    positions_[from].taken.push_back(sent);
+  }
+
+  static void wait_for(Position& position, ValueId mine) {
+    if (position.pending.erase(mine) > 0) {
+      position.block.instructions.emplace_back(Wait{mine});
+    }
+  }
+
+  static void wait_for_sends(Position& position) {
+    for (const ValueId sent : std::exchange(position.taken, {})) {
+      position.block.instructions.emplace_back(Wait{sent});
+    }
+  }
+
+  void finish_outputs(size_t p) {
+    Position& position = positions_[p];
+    for (const Output& output : block_.function.outputs) {
+      const size_t home = home_[index(output.value)];
+      if (home != p && !(home == kEverywhere && p == 0) &&
+          !is_known_to_all(output.value)) {
+        continue;
+      }
+      take_mail(p, output.value);
+      const ValueId mine = position.now[index(output.value)];
+      wait_for(position, mine);
+      position.block.function.outputs.push_back(output);
+      position.block.function.outputs.back().value = mine;
+    }
+    for (auto& [from, messages] : position.mail) {
+      WEFT_CHECK(messages.empty(), "something was sent that nobody reads");
+    }
+  }
+
+  const StagedStep& staged_;
+  const Block& block_;
+  const int64_t rank_;
+  std::vector<Item> items_;
+  // By value of the block.
+  std::vector<size_t> made_by_;
+  std::vector<size_t> home_;
+  std::vector<std::vector<size_t>> readers_;
+  std::vector<Position> positions_;
+};
+
+}  // namespace
+
+void cut_stages(Lowering& lowering) {
+  if (rank_count(lowering.plan.mesh) == rank_count(lowering.program.mesh) &&
+      rank_count(lowering.plan.time) == 1) {
+    lowering.program.mesh = lowering.plan.mesh;
+    lowering.program.time = lowering.plan.time;
+    lowering.origins.clear();
+    return;
+  }
+  const StagedStep staged(lowering);
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < lowering.program.blocks.size(); ++i) {
+    const Block& block = lowering.program.blocks[i];
+    for (int64_t rank = block.first_rank; rank <= block.last_rank; ++rank) {
+      for (Block& one :
+           PipelineStep(staged, block, lowering.origins[i], rank).build()) {
+        blocks.push_back(std::move(one));
+      }
+    }
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
+    return a.first_rank < b.first_rank;
+  });
+  Program program;
+  program.name = lowering.program.name;
+  program.mesh = lowering.plan.mesh;
+  program.time = lowering.plan.time;
+  program.constants = lowering.program.constants;
+  lowering.origins.clear();
+  for (Block& block : blocks) {
+    block.function.name = step_of(lowering.graph).name;
+    add_block(program, lowering.origins, std::move(block), {});
+  }
+  name_blocks(program);
+  lowering.program = std::move(program);
+}
+
+}  // namespace weft

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/stages.h"
+
+#include "ops/op_def.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace weft {
+namespace {
+
+constexpr int64_t kUnknownStage = -1;
+
+class StageFinder {
+ public:
+  StageFinder(const Function& step, const Plan& plan)
+      : step_(step),
+        plan_(plan),
+        of_node_(step.nodes.size(), kUnknownStage),
+        of_input_(step.values.size(), kUnknownStage) {}
+
+  std::vector<int64_t> run() {
+    cut_forward();
+    for (const Input& input : step_.inputs) {
+      own(input);
+    }
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      if (of_node_[i] == kUnknownStage) {
+        of_node_[i] = step_.nodes[i].phase == Phase::Optimizer
+                          ? of_update(step_.nodes[i])
+                          : of_backward(step_.nodes[i]);
+      }
+    }
+    return std::move(of_node_);
+  }
+
+ private:
+  void cut_forward() {
+    size_t stage = 0;
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      const Node& node = step_.nodes[i];
+      if (node.phase != Phase::Forward) {
+        continue;
+      }
+      const bool begins =
+          stage < plan_.stages.size() &&
+          std::any_of(
+              node.results.begin(), node.results.end(), [&](ValueId result) {
+                return matches(
+                    plan_.stages[stage].pattern, step_[result].name);
+              });
+      stage += begins ? 1 : 0;
+      of_node_[i] = static_cast<int64_t>(stage);
+      in_module_[std::string(module_path(step_, node))].insert(of_node_[i]);
+      for (const ValueId read : operands(node)) {
+        if (step_[read].node == NodeId::None) {
+          int64_t& first = of_input_[index(read)];
+          first = first == kUnknownStage ? of_node_[i]
+                                         : std::min(first, of_node_[i]);
+        }
+      }
+    }
+  }
+
+  // A state goes with its parameter.
+  void own(const Input& state) {
+    if (state.kind != InputKind::State) {
+      return;
+    }
+    const std::string_view key = state.keys.front();
+    for (const Input& input : step_.inputs) {
+      if (input.kind == InputKind::Parameter &&
+          key.substr(0, key.rfind('.')) == input.keys.front()) {
+        of_input_[index(state.value)] = of_input_[index(input.value)];
+      }
+    }
+  }
+
+  int64_t stage_of(ValueId value) const {
+    const NodeId node = step_[value].node;
+    return node == NodeId::None ? of_input_[index(value)]
+                                : of_node_[index(node)];
+  }
+
+  int64_t of_backward(const Node& node) const {
+    // No later than what it reads of backward is made.
+    int64_t most = stage_count(plan_) - 1;
+    int64_t least = 0;
+    for (const ValueId read : operands(node)) {
+      const NodeId made = step_[read].node;
+      if (made == NodeId::None) {
+        continue;
+      }
+      if (is_forward(made)) {
+        least = std::max(least, stage_of(read));
+      } else {
+        most = std::min(most, stage_of(read));
+      }
+    }
+    const auto module = in_module_.find(std::string(module_path(step_, node)));
+    if (module == in_module_.end()) {
+      return std::min(least, most);
+    }
+    const std::set<int64_t>& stages = module->second;
+    const auto after = stages.upper_bound(most);
+    return after == stages.begin() ? *after : *std::prev(after);
+  }
+
+  bool is_forward(NodeId node) const {
+    return step_.nodes[index(node)].phase == Phase::Forward;
+  }
+
+  int64_t of_update(const Node& node) const {
+    std::optional<int64_t> owner;
+    int64_t latest = 0;
+    for (const ValueId read : operands(node)) {
+      const int64_t stage = stage_of(read);
+      if (step_[read].node == NodeId::None && stage != kUnknownStage) {
+        owner = owner ? std::min(*owner, stage) : stage;
+      }
+      latest = std::max(latest, stage);
+    }
+    return owner.value_or(latest);
+  }
+
+  const Function& step_;
+  const Plan& plan_;
+  std::vector<int64_t> of_node_;
+  // Of the first node of forward that reads it.
+  std::vector<int64_t> of_input_;
+  // By module path, the stages of its forward.
+  std::map<std::string, std::set<int64_t>> in_module_;
+};
+
+}  // namespace
+
+std::vector<int64_t> stages_of(const Function& step, const Plan& plan) {
+  return StageFinder(step, plan).run();
+}
+
+}  // namespace weft
