@@ -39,6 +39,34 @@ class StageFinder {
   }
 
  private:
+  // Views of inputs go with whoever reads them first.
+  void place_views() {
+    const std::vector<std::vector<NodeId>> readers = users(step_);
+    for (size_t i = step_.nodes.size(); i-- > 0;) {
+      const Node& node = step_.nodes[i];
+      if (node.phase != Phase::Forward || !is_view_of_input(node)) {
+        continue;
+      }
+      int64_t first = kUnknownStage;
+      for (const NodeId reader : readers[index(node.results.front())]) {
+        const int64_t stage = of_node_[index(reader)];
+        if (is_forward(reader) && (first == kUnknownStage || stage < first)) {
+          first = stage;
+        }
+      }
+      of_node_[i] = first == kUnknownStage ? of_node_[i] : first;
+    }
+  }
+
+  bool is_view_of_input(const Node& node) const {
+    const std::vector<ValueId> read = operands(node);
+    if (!is_view(node) || read.empty()) {
+      return false;
+    }
+    const NodeId made = step_[read.front()].node;
+    return made == NodeId::None || is_view_of_input(step_.nodes[index(made)]);
+  }
+
   void cut_forward() {
     size_t stage = 0;
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
@@ -55,6 +83,13 @@ class StageFinder {
               });
       stage += begins ? 1 : 0;
       of_node_[i] = static_cast<int64_t>(stage);
+    }
+    place_views();
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      const Node& node = step_.nodes[i];
+      if (node.phase != Phase::Forward) {
+        continue;
+      }
       in_module_[std::string(module_path(step_, node))].insert(of_node_[i]);
       for (const ValueId read : operands(node)) {
         if (step_[read].node == NodeId::None) {

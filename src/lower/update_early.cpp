@@ -26,6 +26,8 @@ class EarlyUpdates {
     for (const Start* start : transfers(block_)) {
       transfer_.push_back(
           start == nullptr ? std::vector<ValueId>() : start->operands);
+      made_with_.push_back(
+          start == nullptr ? std::vector<ValueId>() : start->results);
     }
     std::vector<Instruction> updates;
     for (Instruction& instruction : block_.instructions) {
@@ -73,7 +75,8 @@ class EarlyUpdates {
       const Instruction& instruction = body_[static_cast<size_t>(i)];
       const auto* start = std::get_if<Start>(&instruction);
       for (const ValueId made : makes(block_, instruction)) {
-        ready_[index(made)] = start != nullptr ? next_start : i;
+        int64_t& ready = ready_[index(made)];
+        ready = start == nullptr ? i : std::max(ready, next_start);
       }
       if (start != nullptr && (start->kind == TransferKind::AllReduce ||
                                start->kind == TransferKind::ReduceScatter)) {
@@ -83,6 +86,9 @@ class EarlyUpdates {
         note_read(read, i);
       }
       if (const auto* wait = std::get_if<Wait>(&instruction)) {
+        for (const ValueId made : made_with_[index(wait->value)]) {
+          ready_[index(made)] = i;
+        }
         for (const ValueId read : transfer_[index(wait->value)]) {
           note_read(read, i);
         }
@@ -142,6 +148,8 @@ class EarlyUpdates {
   std::vector<int64_t> first_read_;
   // By result of a transfer: what it reads.
   std::vector<std::vector<ValueId>> transfer_;
+  // Likewise: all that it makes.
+  std::vector<std::vector<ValueId>> made_with_;
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include "plan/parallel.h"
 
 #include "base/error.h"
+#include "plan/schedule.h"
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <numeric>
@@ -14,7 +16,8 @@ namespace {
 
 constexpr const char* kWords =
     "data=N, tensor=N (or 2x2, 2x2x2), sequence, vocabulary=off, context=N, "
-    "ulysses=N, expert=N, spatial=2x2, zero=1, 2 or 3, shard=N";
+    "ulysses=N, expert=N, spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, "
+    "stages=N, schedule=NAME, micro-batches=N";
 
 // One word: its key, and what stands after '='.
 struct Word {
@@ -86,6 +89,14 @@ class WordReader {
       out.zero = static_cast<int>(level);
     } else if (word.key == "shard") {
       out.shard = number(word);
+    } else if (word.key == "pipeline") {
+      out.pipeline = number(word);
+    } else if (word.key == "stages") {
+      out.stages = number(word);
+    } else if (word.key == "schedule") {
+      out.schedule = schedule(word);
+    } else if (word.key == "micro-batches") {
+      out.micro_batches = number(word);
     } else {
       fail(
           cat("no word is called ",
@@ -125,6 +136,18 @@ class WordReader {
       sizes.push_back(size);
     }
     return sizes;
+  }
+
+  std::string schedule(const Word& word) const {
+    const std::vector<std::string>& known = schedule_names();
+    if (std::find(known.begin(), known.end(), word.value) == known.end()) {
+      fail(
+          cat("no schedule is called ",
+              quote(word.value),
+              "; there are ",
+              join(known, ", ")));
+    }
+    return word.value;
   }
 
   int64_t number(const Word& word) const {
@@ -168,6 +191,12 @@ std::string print(const Parallel& parallel) {
     words.push_back(cat("zero=", parallel.zero));
   }
   add_size("shard", parallel.shard);
+  add_size("pipeline", parallel.pipeline);
+  add_size("stages", parallel.stages);
+  if (parallel.schedule != Parallel().schedule) {
+    words.push_back(cat("schedule=", parallel.schedule));
+  }
+  add_size("micro-batches", parallel.micro_batches);
   return join(words, ",");
 }
 
@@ -227,10 +256,16 @@ void verify(const Parallel& parallel) {
       parallel.shard,
       " must divide data=",
       parallel.data);
+  WEFT_CHECK_USER(
+      parallel.stages == 0 || parallel.stages % parallel.pipeline == 0,
+      "stages=",
+      parallel.stages,
+      " must be a multiple of pipeline=",
+      parallel.pipeline);
 }
 
 int64_t rank_count(const Parallel& parallel) {
-  return parallel.data * product(parallel.tensor) * parallel.context *
+  return parallel.pipeline * parallel.data * product(parallel.tensor) * parallel.context *
          parallel.ulysses * parallel.expert * product(parallel.spatial);
 }
 

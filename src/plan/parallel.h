@@ -42,6 +42,16 @@ struct Parallel {
   // `shard=N`: `zero` splits over N ranks of `data` and not over all of them.
   int64_t shard = 1;
 
+  // `pipeline=N`: the step is cut into stages, which N groups of ranks take.
+  int64_t pipeline = 1;
+  // `stages=N`: how many there are; 0: as many as the schedule needs.
+  int64_t stages = 0;
+  // `schedule=NAME`: in which order they work on parts of the batch.
+  std::string schedule = Plan().schedule;
+  // `micro-batches=N`: parts of each rank's batch that go through one after the
+  // other.
+  int64_t micro_batches = 1;
+
   bool operator==(const Parallel&) const = default;
 };
 

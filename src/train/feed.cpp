@@ -88,13 +88,13 @@ BatchTypes Feed::types(int64_t samples) const {
 void Feed::fill(
     const Trainer& trainer, PreparedStep& step, const Batch& batch) const {
   const Block& block = step.executor->block();
-  size_t next = 0;
+  const BatchTypes types = batch_types(step.graph);
   for (size_t i = 0; i < block.function.inputs.size(); ++i) {
     const Input& input = block.function.inputs[i];
     if (input.kind != InputKind::Batch) {
       continue;
     }
-    const FieldMatch& match = matches_[next++];
+    const FieldMatch& match = matches_[position_in(types, input)];
     const at::Tensor& into = step.executor->inputs()[i];
     const Layout& layout = block.layouts[index(input.value)];
     const std::vector<Piece> ranges = ranges_of(

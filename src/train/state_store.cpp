@@ -61,16 +61,31 @@ std::vector<HeldBox> boxes_of(
 // Which of the ranks that hold this piece the rank is, and how many there are.
 std::pair<int64_t, int64_t> replica(
     const Trainer& trainer, const Trainer::Resident& each) {
-  const std::vector<int64_t> where =
-      coordinates(trainer.mesh(), trainer.options().rank);
+  const auto kept = std::find_if(
+      trainer.kept().begin(),
+      trainer.kept().end(),
+      [&](const Trainer::Kept& one) {
+        return resident_name(one.input) == resident_name(each.input);
+      });
+  WEFT_CHECK(kept != trainer.kept().end(), "a resident that nobody keeps");
+  const Axes axes = axes_of(each.layout);
+  const auto piece = [&](int64_t rank) {
+    std::vector<int64_t> where = coordinates(trainer.mesh(), rank);
+    for (size_t i = 0; i < where.size(); ++i) {
+      const std::string& axis = trainer.mesh().axes[i].name;
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
+        where[i] = 0;
+      }
+    }
+    return where;
+  };
+  const std::vector<int64_t> mine = piece(trainer.options().rank);
   int64_t number = 0;
-  int64_t count = 1;
-  for (size_t axis = 0; axis < trainer.mesh().axes.size(); ++axis) {
-    const Axis& one = trainer.mesh().axes[axis];
-    const Axes axes = axes_of(each.layout);
-    if (std::find(axes.begin(), axes.end(), one.name) == axes.end()) {
-      number = number * one.size + where[axis];
-      count *= one.size;
+  int64_t count = 0;
+  for (const int64_t rank : kept->ranks) {
+    if (piece(rank) == mine) {
+      number += rank < trainer.options().rank ? 1 : 0;
+      ++count;
     }
   }
   return {number, count};
@@ -109,12 +124,9 @@ void read_converted(
 
 std::string fingerprint(const Trainer& trainer) {
   std::vector<std::string> lines;
-  for (const Trainer::Resident& each : trainer.residents()) {
+  for (const Trainer::Kept& each : trainer.kept()) {
     lines.push_back(
-        cat(resident_name(each.input),
-            " ",
-            print(whole_type(trainer, each)),
-            "\n"));
+        cat(resident_name(each.input), " ", print(each.whole), "\n"));
   }
   std::sort(lines.begin(), lines.end());
   const std::string text = join(lines, "");
@@ -169,21 +181,27 @@ void load_state(Trainer& trainer, TensorSource& source) {
 void load_parameters(Trainer& trainer, TensorSource& source) {
   std::set<std::string> used;
   std::vector<std::string> missing;
-  for (const Trainer::Resident& each : trainer.residents()) {
+  const auto find = [&](const Input& input) {
+    return std::find_if(
+        input.keys.begin(), input.keys.end(), [&](const std::string& name) {
+          return source.has(name);
+        });
+  };
+  for (const Trainer::Kept& each : trainer.kept()) {
     if (each.input.kind == InputKind::State) {
       continue;
     }
-    const std::vector<std::string>& names = each.input.keys;
-    used.insert(names.begin(), names.end());
-    const auto found =
-        std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-          return source.has(name);
-        });
-    if (found == names.end()) {
-      // Buffers are often left out of files: they follow from the model.
-      if (each.input.kind == InputKind::Parameter) {
-        missing.push_back(names.front());
-      }
+    used.insert(each.input.keys.begin(), each.input.keys.end());
+    // Buffers are often left out of files: they follow from the model.
+    if (each.input.kind == InputKind::Parameter &&
+        find(each.input) == each.input.keys.end()) {
+      missing.push_back(each.input.keys.front());
+    }
+  }
+  for (const Trainer::Resident& each : trainer.residents()) {
+    const auto found = find(each.input);
+    if (each.input.kind == InputKind::State ||
+        found == each.input.keys.end()) {
       continue;
     }
     const TensorType wanted = whole_type(trainer, each);

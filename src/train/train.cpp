@@ -428,7 +428,7 @@ class Loop {
       return;
     }
     std::vector<ExportName> names;
-    for (const Trainer::Resident& each : trainer_.residents()) {
+    for (const Trainer::Kept& each : trainer_.kept()) {
       if (each.input.kind != InputKind::State) {
         names.push_back({resident_name(each.input), each.input.keys.front()});
       }

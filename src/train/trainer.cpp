@@ -37,6 +37,11 @@ void set_scalar(
   }
 }
 
+bool is_kept(const Input& input) {
+  return input.kind == InputKind::Parameter ||
+         input.kind == InputKind::Buffer || input.kind == InputKind::State;
+}
+
 }  // namespace
 
 std::string print(const BatchTypes& types) {
@@ -68,6 +73,15 @@ BatchTypes batch_types(const Graph& graph) {
     }
   }
   return types;
+}
+
+size_t position_in(const BatchTypes& types, const Input& input) {
+  const auto found =
+      std::find_if(types.begin(), types.end(), [&](const BatchType& type) {
+        return type.key == input.keys.front();
+      });
+  WEFT_CHECK(found != types.end(), "no ", input.keys.front(), " in the batch");
+  return static_cast<size_t>(found - types.begin());
 }
 
 Trainer::Trainer(
@@ -124,7 +138,12 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
     if (kind == StepKind::Train) {
       rewrite(*made);
     }
-    const Plan plan = plans_(made->graph);
+    Plan plan = plans_(made->graph);
+    if (plan.stages.size() == stages_.size()) {
+      plan.stages = stages_;
+    } else {
+      stages_ = plan.stages;
+    }
     bind(*made, plan);
     if (update_ && !update_->executor) {
       bind(*update_, plan_for_part(plan, update_->graph));
@@ -140,7 +159,40 @@ void Trainer::bind(PreparedStep& step, const Plan& plan) {
   check_budget(step.program);
   step.executor = std::make_unique<Executor>(
       step.program, options_.rank, world_, arena_, options_.seed);
+  note_kept(step.program);
   note_residents(step);
+}
+
+void Trainer::note_kept(const Program& program) {
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    known.emplace(resident_name(kept_[i].input), i);
+  }
+  const size_t before = kept_.size();
+  for (const Block& block : program.blocks) {
+    for (const Input& input : block.function.inputs) {
+      if (!is_kept(input)) {
+        continue;
+      }
+      const auto [found, is_new] =
+          known.try_emplace(resident_name(input), kept_.size());
+      if (is_new) {
+        const TensorType& type = block.function[input.value].type;
+        kept_.push_back(
+            {input,
+             make_type(
+                 type.dtype,
+                 whole_sizes(
+                     type, block.layouts[index(input.value)], program.mesh)),
+             {}});
+      }
+      for (int64_t rank = block.first_rank;
+           found->second >= before && rank <= block.last_rank;
+           ++rank) {
+        kept_[found->second].ranks.push_back(rank);
+      }
+    }
+  }
 }
 
 void Trainer::check_budget(const Program& program) const {
@@ -173,10 +225,7 @@ void Trainer::note_residents(const PreparedStep& step) {
   }
   for (size_t i = 0; i < block.function.inputs.size(); ++i) {
     const Input& input = block.function.inputs[i];
-    const bool is_kept = input.kind == InputKind::Parameter ||
-                         input.kind == InputKind::Buffer ||
-                         input.kind == InputKind::State;
-    if (is_kept && find_resident(resident_name(input)) == nullptr) {
+    if (is_kept(input) && find_resident(resident_name(input)) == nullptr) {
       if (initial[index(input.value)] != 0) {
         step.executor->inputs()[i].fill_(initial[index(input.value)]);
       }
@@ -200,19 +249,22 @@ const Trainer::Resident* Trainer::find_resident(const std::string& name) const {
 void Trainer::set_batch(
     PreparedStep& step, const std::vector<at::Tensor>& whole) const {
   const Block& block = step.executor->block();
-  size_t next = 0;
+  const BatchTypes types = batch_types(step.graph);
+  WEFT_CHECK(
+      types.size() == whole.size(),
+      whole.size(),
+      " tensors for a batch of ",
+      types.size());
   for (size_t i = 0; i < block.function.inputs.size(); ++i) {
     const Input& input = block.function.inputs[i];
     if (input.kind == InputKind::Batch) {
-      WEFT_CHECK(next < whole.size(), "too few tensors for the batch");
       step.executor->inputs()[i].copy_(piece_of_tensor(
-          whole[next++],
+          whole[position_in(types, input)],
           block.layouts[index(input.value)],
           step.program.mesh,
           options_.rank));
     }
   }
-  WEFT_CHECK(next == whole.size(), "too many tensors for the batch");
 }
 
 StepResult Trainer::train(

@@ -37,6 +37,8 @@ using BatchTypes = std::vector<BatchType>;
 std::string print(const BatchTypes& types);
 // Of the graph's step.
 BatchTypes batch_types(const Graph& graph);
+// Which of them an input of the batch is.
+size_t position_in(const BatchTypes& types, const Input& input);
 
 enum class StepKind : uint8_t { Train, Evaluate };
 
@@ -115,7 +117,16 @@ class Trainer {
       double loss_scale = 1);
   double evaluate(PreparedStep& step, int64_t number);
 
-  // Parameters, buffers and states that a prepared step has.
+  // A parameter, buffer or state of the model, wherever it is kept.
+  struct Kept {
+    Input input;
+    TensorType whole;
+    // The ranks that have it or a piece of it, in order.
+    std::vector<int64_t> ranks;
+  };
+  const std::vector<Kept>& kept() const { return kept_; }
+
+  // What of that a prepared step has on this rank.
   struct Resident {
     Input input;
     // Of this rank's piece, and how it lies on the mesh.
@@ -137,6 +148,7 @@ class Trainer {
  private:
   void bind(PreparedStep& step, const Plan& plan);
   void check_budget(const Program& program) const;
+  void note_kept(const Program& program);
   void note_residents(const PreparedStep& step);
   void rewrite(PreparedStep& step);
   void read_result(const PreparedStep& step, StepResult& result) const;
@@ -154,7 +166,10 @@ class Trainer {
   std::unique_ptr<PreparedStep> update_;
   int64_t accumulated_ = 0;
   bool has_bad_loss_ = false;
+  std::vector<Kept> kept_;
   std::vector<Resident> residents_;
+  // Where stages begin: a parameter stays where it is.
+  std::vector<StageStart> stages_;
   std::atomic<const Executor*> running_ = nullptr;
 };
 
