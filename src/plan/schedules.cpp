@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedules that have a name. Each is one line of kRecipes; one generator
+// makes them all.
+//
+// The orders of forwards and of backwards at a position follow from where its
+// stages are. How the two mix follows from how many parts may be in flight: a
+// position goes forward until that many are, then backward and forward by
+// turns. Weight gradients wait until there is nothing else to do, or until
+// their activations are in the way of the next forward. What there is to do
+// depends on time, so the generator plays the schedule through with F = B = W
+// = 1.
+#include "base/error.h"
+#include "plan/schedule.h"
+#include "plan/schedule_walk.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace weft {
+inline namespace pipeline {
+namespace {
+
+// Stages 0 1 2 3; 0 1 0 1; 0 1 1 0.
+enum class StagePlacement : uint8_t { Row, Round, Vee };
+
+// A position, as the limits see it.
+struct Seat {
+  int64_t positions = 1;
+  int64_t position = 0;
+  // Stages of each position.
+  int64_t rounds = 1;
+  // The most parts that a position takes through a stage before it turns to its
+  // next one.
+  int64_t group = 1;
+  // Beyond one, of a micro-batch: it can go back only after its last slice.
+  int64_t more_slices = 0;
+};
+
+using Limit = int64_t (*)(const Seat&);
+
+struct Recipe {
+  std::string_view name;
+  StagePlacement placement = StagePlacement::Row;
+  // Backwards begin with the last part.
+  bool newest_first = false;
+  // The most pairs of stage and part that have gone forward at a position and
+  // not back.
+  Limit forward_limit = nullptr;
+  // The same, that still wait for W; nullptr: backward is not split.
+  Limit weight_limit = nullptr;
+};
+
+int64_t unlimited(const Seat&) { return std::numeric_limits<int64_t>::max(); }
+// As many as there are stages from here on.
+int64_t to_the_end(const Seat& s) {
+  return s.positions - s.position + s.more_slices;
+}
+// As many as fit before the first one is back: there and back again.
+int64_t there_and_back(const Seat& s) {
+  return 2 * (s.positions - s.position) - 1 + s.more_slices;
+}
+// The same, after the rounds before the last.
+int64_t rounds_there_and_back(const Seat& s) {
+  return (s.rounds - 1) * s.group + there_and_back(s);
+}
+int64_t as_the_first_to_the_end(const Seat& s) {
+  return s.positions + s.more_slices;
+}
+int64_t as_the_first_there_and_back(const Seat& s) {
+  return 2 * s.positions - 1 + s.more_slices;
+}
+int64_t both_stages(const Seat& s) { return 2 * (s.positions + s.more_slices); }
+
+constexpr auto kRow = StagePlacement::Row;
+const std::vector<Recipe>& recipes() {
+  static const std::vector<Recipe> all = {
+      {"gpipe", kRow, false, unlimited},
+      {"1f1b", kRow, false, to_the_end},
+      {"interleaved", StagePlacement::Round, false, rounds_there_and_back},
+      {"zb-h1", kRow, false, to_the_end, as_the_first_to_the_end},
+      {"zb-h2", kRow, false, there_and_back, as_the_first_there_and_back},
+      {"zb-v", StagePlacement::Vee, false, both_stages, both_stages},
+      {"token", kRow, true, unlimited},
+  };
+  return all;
+}
+
+using Units = std::vector<Unit>;
+
+class ScheduleGenerator {
+ public:
+  ScheduleGenerator(const Recipe& recipe, const ScheduleShape& shape)
+      : recipe_(recipe), shape_(shape) {
+    schedule_.name = recipe.name;
+    schedule_.stages = shape.stages;
+    schedule_.micro_batches = shape.micro_batches;
+    schedule_.slices = shape.slices;
+    schedule_.order.resize(static_cast<size_t>(shape.positions));
+    for (int64_t position = 0; position < shape.positions; ++position) {
+      Worker worker;
+      worker.seat = {
+          .positions = shape.positions,
+          .position = position,
+          .rounds = shape.stages / shape.positions,
+          .group = group_end(0),
+          .more_slices = shape.slices - 1};
+      set_orders(worker);
+      workers_.push_back(std::move(worker));
+    }
+  }
+
+  Schedule run() {
+    UnitTable<int64_t> ends(schedule_, kNever);
+    ends_ = &ends;
+    std::set<int64_t> times = {0};
+    while (!times.empty()) {
+      const int64_t now = *times.begin();
+      times.erase(times.begin());
+      for (Worker& worker : workers_) {
+        if (worker.free_at <= now) {
+          if (const Unit* unit = choose(worker, now)) {
+            times.insert(begin(worker, *unit, now));
+          }
+        }
+      }
+    }
+    for (const Worker& worker : workers_) {
+      WEFT_CHECK(
+          worker.backwards_done == worker.backwards.size() &&
+              worker.weights_done == worker.weights.size(),
+          recipe_.name,
+          " leaves position ",
+          worker.seat.position,
+          " waiting for ever");
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  struct Worker {
+    Seat seat;
+    // In order; the first of them are done.
+    Units forwards = {};
+    Units backwards = {};
+    // Made as backwards are done.
+    Units weights = {};
+    size_t forwards_done = 0;
+    size_t backwards_done = 0;
+    size_t weights_done = 0;
+    int64_t free_at = 0;
+  };
+
+  void set_orders(Worker& worker) {
+    if (recipe_.placement == StagePlacement::Vee) {
+      set_vee_orders(worker);
+    } else {
+      set_round_orders(worker);
+    }
+    if (recipe_.newest_first) {
+      worker.backwards = worker.forwards;
+      std::reverse(worker.backwards.begin(), worker.backwards.end());
+      for (Unit& unit : worker.backwards) {
+        unit.kind = UnitKind::Backward;
+      }
+    }
+  }
+
+  int64_t part_count() const { return shape_.micro_batches * shape_.slices; }
+
+  // The part that goes back as the nth: micro-batches in order, slices of each
+  // from the last to the first.
+  int64_t backward_part(int64_t n) const {
+    const int64_t slice = n % shape_.slices;
+    return n - slice + (shape_.slices - 1 - slice);
+  }
+
+  // The end of the nth group of parts. A group is of whole micro-batches and of
+  // at least a part for every position, so that none waits for the first one to
+  // come round; the larger groups are first.
+  int64_t group_end(int64_t n) const {
+    const int64_t least =
+        (shape_.positions + shape_.slices - 1) / shape_.slices;
+    const int64_t groups = std::max<int64_t>(shape_.micro_batches / least, 1);
+    const int64_t larger = shape_.micro_batches % groups;
+    return shape_.slices * ((n + 1) * (shape_.micro_batches / groups) +
+                            std::min(n + 1, larger));
+  }
+
+  // A group of parts through every stage of the position, then the next group.
+  // A row is the case of one stage.
+  void set_round_orders(Worker& worker) {
+    const Seat& seat = worker.seat;
+    int64_t first = 0;
+    for (int64_t group = 0; first < part_count(); ++group) {
+      const int64_t end = group_end(group);
+      for (int64_t round = 0; round < seat.rounds; ++round) {
+        const int64_t stage = round * seat.positions + seat.position;
+        const int64_t back =
+            (seat.rounds - 1 - round) * seat.positions + seat.position;
+        for (int64_t n = first; n < end; ++n) {
+          worker.forwards.push_back({UnitKind::Forward, stage, n});
+          worker.backwards.push_back(
+              {UnitKind::Backward, back, backward_part(n)});
+        }
+      }
+      first = end;
+    }
+  }
+
+  // The first stages of the V go down the positions and its second ones come
+  // back up. Each position fills the time until the first part is there again
+  // with forwards of its first stage, alternates while the part turns, then
+  // catches up with the second stage; from there on the two alternate. Backward
+  // begins with the second stage, as far as the first part has to go until its
+  // gradients are back.
+  void set_vee_orders(Worker& worker) {
+    const int64_t position = worker.seat.position;
+    const int64_t left = worker.seat.positions - position;
+    std::vector<int> forwards(static_cast<size_t>(2 * left - 1), 0);
+    for (int64_t i = 0; i < position; ++i) {
+      forwards.insert(forwards.end(), {1, 0});
+    }
+    forwards.insert(forwards.end(), static_cast<size_t>(left), 1);
+    const std::vector<int> backwards(static_cast<size_t>(left), 1);
+    for (const auto& [half, n] : alternate(forwards)) {
+      worker.forwards.push_back(
+          {UnitKind::Forward, vee_stage(position, half), n});
+    }
+    for (const auto& [half, n] : alternate(backwards)) {
+      worker.backwards.push_back(
+          {UnitKind::Backward, vee_stage(position, half), backward_part(n)});
+    }
+  }
+
+  int64_t vee_stage(int64_t position, int half) const {
+    return half == 0 ? position : shape_.stages - 1 - position;
+  }
+
+  // All parts of both halves of the V as (half, nth part): as `begin` says, by
+  // turns after that.
+  std::vector<std::pair<int, int64_t>> alternate(
+      const std::vector<int>& begin) const {
+    std::vector<std::pair<int, int64_t>> all;
+    int64_t taken[2] = {0, 0};
+    const auto take = [&](int half) {
+      if (taken[half] < part_count()) {
+        all.emplace_back(half, taken[half]++);
+      }
+    };
+    for (const int half : begin) {
+      take(half);
+    }
+    while (taken[0] < part_count() || taken[1] < part_count()) {
+      take(0);
+      take(1);
+    }
+    return all;
+  }
+
+  bool is_ready(const Unit& unit, int64_t now) {
+    const std::vector<Unit> needed = waits_for(schedule_, unit);
+    return std::all_of(needed.begin(), needed.end(), [&](const Unit& before) {
+      return ends_->at(before) <= now;
+    });
+  }
+
+  // What the position does next, or nullptr: it waits.
+  const Unit* choose(const Worker& worker, int64_t now) {
+    const Unit* weight = worker.weights_done < worker.weights.size()
+                             ? &worker.weights[worker.weights_done]
+                             : nullptr;
+    if (may_go_forward(worker)) {
+      if (has_room(worker)) {
+        const Unit& forward = worker.forwards[worker.forwards_done];
+        if (is_ready(forward, now)) {
+          return &forward;
+        }
+      } else if (weight != nullptr) {
+        return weight;
+      }
+    }
+    if (worker.backwards_done < worker.backwards.size()) {
+      const Unit& backward = worker.backwards[worker.backwards_done];
+      if (is_ready(backward, now)) {
+        return &backward;
+      }
+    }
+    return weight;
+  }
+
+  bool may_go_forward(const Worker& worker) const {
+    const size_t in_flight = worker.forwards_done - worker.backwards_done;
+    return worker.forwards_done < worker.forwards.size() &&
+           static_cast<int64_t>(in_flight) < recipe_.forward_limit(worker.seat);
+  }
+
+  bool has_room(const Worker& worker) const {
+    const size_t kept = worker.forwards_done - worker.weights_done;
+    return recipe_.weight_limit == nullptr ||
+           static_cast<int64_t>(kept) < recipe_.weight_limit(worker.seat);
+  }
+
+  // Returns when it ends.
+  int64_t begin(Worker& worker, const Unit& chosen, int64_t now) {
+    const Unit unit = chosen;
+    const bool is_split = recipe_.weight_limit != nullptr;
+    int64_t ticks = 1;
+    switch (unit.kind) {
+      case UnitKind::Forward:
+        ++worker.forwards_done;
+        break;
+      case UnitKind::Backward:
+        ++worker.backwards_done;
+        if (is_split) {
+          worker.weights.push_back({UnitKind::Weight, unit.stage, unit.part});
+        } else {
+          ticks = 2;
+        }
+        break;
+      case UnitKind::Weight:
+        ++worker.weights_done;
+        break;
+    }
+    worker.free_at = now + ticks;
+    ends_->at(unit) = worker.free_at;
+    schedule_.order[static_cast<size_t>(worker.seat.position)].push_back(unit);
+    return worker.free_at;
+  }
+
+  const Recipe& recipe_;
+  const ScheduleShape& shape_;
+  Schedule schedule_;
+  std::vector<Worker> workers_;
+  UnitTable<int64_t>* ends_ = nullptr;
+};
+
+void check_shape(const Recipe& recipe, const ScheduleShape& shape) {
+  const auto& [positions, stages, micro_batches, slices] = shape;
+  for (const auto& [what, size] :
+       {std::pair("positions", positions),
+        std::pair("stages", stages),
+        std::pair("micro-batches", micro_batches),
+        std::pair("slices", slices)}) {
+    WEFT_CHECK_USER(
+        size >= 1,
+        "schedule ",
+        recipe.name,
+        ": ",
+        what,
+        " are at least 1, found ",
+        size);
+  }
+  const auto fail = [&](const std::string& needs, const std::string& take) {
+    throw UserError(
+        cat("schedule ",
+            recipe.name,
+            " needs ",
+            needs,
+            ", and there are ",
+            stages,
+            " stages on ",
+            positions,
+            " positions; take ",
+            take));
+  };
+  switch (recipe.placement) {
+    case StagePlacement::Row:
+      if (stages != positions) {
+        fail(
+            "one stage a position",
+            cat(positions, " stages, or the schedule interleaved or zb-v"));
+      }
+      break;
+    case StagePlacement::Round:
+      if (stages % positions != 0) {
+        const int64_t below = std::max<int64_t>(stages / positions, 1);
+        fail(
+            "as many stages at every position",
+            cat(below * positions, " or ", (below + 1) * positions, " stages"));
+      }
+      break;
+    case StagePlacement::Vee:
+      if (stages != 2 * positions) {
+        fail("two stages a position", cat(2 * positions, " stages"));
+      }
+      break;
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Recipe& recipe : recipes()) {
+      all.emplace_back(recipe.name);
+    }
+    return all;
+  }();
+  return names;
+}
+
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) {
+      check_shape(recipe, shape);
+      return ScheduleGenerator(recipe, shape).run();
+    }
+  }
+  throw UserError(
+      cat("there is no schedule ",
+          quote(name),
+          "; there are ",
+          join(schedule_names(), ", ")));
+}
+
+}  // namespace pipeline
+}  // namespace weft
