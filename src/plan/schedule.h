@@ -27,8 +27,9 @@
 #include <vector>
 
 namespace weft {
-// src/train has a Schedule of the learning rate: the linker must tell them
-// apart, and a file that includes both must say which one it means.
+// src/train/schedule.h has a Schedule and a parse_schedule too, of the learning
+// rate. The namespace keeps the linker from mixing them up; no file can use
+// both until one has another name.
 inline namespace pipeline {
 
 // F: forward. B: backward; when the schedule has W units, only the gradients

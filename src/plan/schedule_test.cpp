@@ -209,6 +209,25 @@ TEST(PipelineSchedule, ZbH2AndZbVAreNotIdleBetweenTheirFirstAndLastUnit) {
   });
 }
 
+// The closed forms hold for other costs too, though orders are made with equal
+// ones.
+TEST(PipelineSchedule, IdleTimeOfSplitBackwardWithUnequalCosts) {
+  for (const double weight : {0.5, 0.75, 1.0}) {
+    const UnitCosts costs = {1, 1.25, weight};
+    const double unit = 1 + 1.25 + weight;
+    for (const int64_t p : {2, 4, 8}) {
+      const int64_t m = 2 * p + 1;
+      const auto idle = [&](const std::string& name) {
+        return run_schedule(made(name, p, m), costs).step_seconds -
+               static_cast<double>(m) * unit;
+      };
+      const auto borders = static_cast<double>(p - 1);
+      EXPECT_NEAR(idle("zb-h1"), borders * (2.25 - weight), 1e-9);
+      EXPECT_NEAR(idle("zb-h2"), borders * (2.25 - 2 * weight), 1e-9);
+    }
+  }
+}
+
 TEST(PipelineSchedule, PartsInFlightAreBoundedByPositions) {
   for_sizes([](int64_t p, int64_t m) {
     const auto bounds = [&](const std::string& name) {
