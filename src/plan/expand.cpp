@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "plan/name_patterns.h"
 #include "plan/parallel.h"
+#include "plan/pipeline_cut.h"
+#include "plan/schedule.h"
 #include "plan/sequence_split.h"
 #include "plan/spot.h"
 #include "plan/tensor_split.h"
@@ -34,7 +36,7 @@ class Expansion {
   Plan run() {
     plan_.graph = graph_.name;
     plan_.recompute_cheap = true;
-    if (rank_count(parallel_) > 1) {
+    if (rank_count(parallel_) > 1 || parallel_.micro_batches > 1) {
       make_mesh();
       split_images();
       split_batch();
@@ -45,6 +47,8 @@ class Expansion {
         split_sequence();
       }
       split_storage();
+      split_time();
+      cut_stages();
       write_decisions();
     }
     verify(plan_, graph_);
@@ -77,13 +81,14 @@ class Expansion {
         print(parallel_),
         ": tensor over two or three axes has no short form yet; write the "
         "plan, starting from those in examples/plans");
+    add_axis(std::string(kPipelineAxis), parallel_.pipeline);
     if (parallel_.shard > 1) {
       add_axis(kReplica, parallel_.data / parallel_.shard);
       add_axis(kShard, parallel_.shard);
     } else {
       add_axis(kData, parallel_.data);
     }
-    for (const Axis& axis : plan_.mesh.axes) {
+    for (const Axis& axis : stage_mesh(plan_.mesh).axes) {
       batch_axes_.push_back(axis.name);
     }
     state_axes_ = parallel_.shard > 1 ? Axes{kShard} : batch_axes_;
@@ -173,6 +178,42 @@ class Expansion {
   void choose_batch_axes(int64_t batch) {
     while (!batch_axes_.empty() && batch % ways(plan_.mesh, batch_axes_) != 0) {
       batch_axes_.pop_back();
+    }
+  }
+
+  // As many micro-batches as every rank has rows for.
+  void split_time() {
+    const std::string micro(kMicroAxis);
+    int64_t batch = 0;
+    for (const Input& input : step_.inputs) {
+      const Dims& sizes = step_[input.value].type.sizes;
+      if (input.kind != InputKind::Batch || sizes.empty()) {
+        continue;
+      }
+      if (batch == 0) {
+        batch = sizes.front();
+        const int64_t count = std::min(
+            parallel_.micro_batches, batch / ways(plan_.mesh, batch_axes_));
+        if (count > 1) {
+          plan_.time.axes.push_back({micro, count});
+        }
+      }
+      if (sizes.front() == batch && !plan_.time.axes.empty()) {
+        Axes axes = batch_axes_;
+        axes.push_back(micro);
+        layout_of(input.value).dims.front() = split_over(axes);
+      }
+    }
+  }
+
+  void cut_stages() {
+    plan_.schedule = parallel_.schedule;
+    if (parallel_.pipeline > 1) {
+      plan_.stages = balanced_stages(
+          step_,
+          parallel_.stages > 0
+              ? parallel_.stages
+              : parallel_.pipeline * stages_per_position(parallel_.schedule));
     }
   }
 
@@ -320,7 +361,8 @@ class Expansion {
     for (const ValueId value : order_) {
       const TensorType& type = step_[value].type;
       const auto canonical_layout = [&](const Layout& layout) {
-        return canonical(layout, type, plan_.mesh);
+        return canonical(
+            layout, type, whole_mesh(plan_.mesh, plan_.time));
       };
       Decision decision;
       decision.pattern = step_[value].name;

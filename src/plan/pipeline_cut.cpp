@@ -80,6 +80,33 @@ std::vector<CutPlace> cut_places(const Function& step) {
   return out;
 }
 
+// The shortest pattern of a module whose first value of forward is this one,
+// so that it holds for other shapes of the batch and for evaluation; else its
+// name.
+std::string pattern_for(const Function& step, NodeId start) {
+  const std::string& name =
+      step[step.nodes[index(start)].results.front()].name;
+  for (size_t dot = name.find('.'); dot != std::string::npos;
+       dot = name.find('.', dot + 1)) {
+    const std::string pattern = cat(name.substr(0, dot + 1), "*");
+    const auto first = std::find_if(
+        step.nodes.begin(), step.nodes.end(), [&](const Node& node) {
+          return node.phase == Phase::Forward &&
+                 std::any_of(
+                     node.results.begin(),
+                     node.results.end(),
+                     [&](ValueId result) {
+                       return matches(pattern, step[result].name);
+                     });
+        });
+    if (first ==
+        step.nodes.begin() + static_cast<std::ptrdiff_t>(index(start))) {
+      return pattern;
+    }
+  }
+  return name;
+}
+
 }  // namespace
 
 std::vector<StageStart> balanced_stages(const Function& step, int64_t stages) {
@@ -121,8 +148,7 @@ std::vector<StageStart> balanced_stages(const Function& step, int64_t stages) {
   size_t end = places.size() - 1;
   for (size_t s = count; s-- > 1;) {
     end = from[s][end];
-    const Node& node = step.nodes[index(places[end].node)];
-    starts.push_back({step[node.results.front()].name});
+    starts.push_back({pattern_for(step, places[end].node)});
   }
   std::reverse(starts.begin(), starts.end());
   return starts;

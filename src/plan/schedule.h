@@ -79,6 +79,8 @@ struct ScheduleShape {
 // not possible.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 const std::vector<std::string>& schedule_names();
+// How many stages a position has at the least where it has several, else 1.
+int64_t stages_per_position(std::string_view name);
 
 std::string print(const Schedule& schedule);
 // No stage has it: a unit printed there names its stage.

@@ -111,6 +111,15 @@ const std::vector<std::string>& schedule_names() {
   return names;
 }
 
+int64_t stages_per_position(std::string_view name) {
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) {
+      return recipe.placement == StagePlacement::Row ? 1 : 2;
+    }
+  }
+  return 1;
+}
+
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   for (const Recipe& recipe : recipes()) {
     if (recipe.name == name) {
