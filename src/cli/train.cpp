@@ -257,7 +257,8 @@ void start_train(const TrainFlags& flags) {
 void run_train(TrainFlags& flags) {
   flags.options.shuffle = !flags.in_order;
   flags.options.drop_last = !flags.keep_last;
-  flags.options.schedule = parse_schedule(whole_schedule(flags), "--schedule");
+  flags.options.schedule =
+      parse_rate_schedule(whole_schedule(flags), "--schedule");
   flags.options.trainer.bad_loss = parse_bad_loss(flags.bad_loss);
   flags.options.dataset.kind = data_kind_of(flags.data_kind);
   if (flags.precision == "f16-mixed" || flags.loss_scale > 0) {

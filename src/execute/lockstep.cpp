@@ -55,8 +55,7 @@ at::Tensor given(
       return inputs.at(i);
     }
   }
-  throw UserError(
-      cat("the step has no input ", quote(wanted.keys.front())));
+  throw UserError(cat("the step has no input ", quote(wanted.keys.front())));
 }
 
 // Dims of size 1 may have any strides; an empty tensor says nothing.
@@ -199,8 +198,8 @@ class LockstepRank {
            .node = node,
            .operands = operands,
            .results = results,
-           .piece = level_pieces(
-               program_, block_, node.results.front(), rank_)});
+           .piece =
+               level_pieces(program_, block_, node.results.front(), rank_)});
       if (kernel) {
         kernel(context_);
         return results;

@@ -209,7 +209,9 @@ class PipelineStep {
   bool is_part_of_input(const Item& item) const {
     return item.origin.node == NodeId::None && item.reads.size() == 1 &&
            std::all_of(
-               item.reads.begin(), item.reads.end(), [&](ValueId value) {
+               item.reads.begin(),
+               item.reads.end(),
+               [&](ValueId value) {
                  const size_t maker = made_by_[index(value)];
                  return maker == kNobody || is_part_of_input(items_[maker]);
                }) &&
@@ -291,12 +293,11 @@ class PipelineStep {
       for (const ValueId made : item.makes) {
         for (const size_t reader : readers_[index(made)]) {
           const Item& other = items_[reader];
-          const bool is_same = is_backward(other) &&
-                               other.origin.part == item.origin.part;
+          const bool is_same =
+              is_backward(other) && other.origin.part == item.origin.part;
           if (other.stage != item.stage ||
               (is_same &&
-               (!out[reader] ||
-                staged_.is_heavy[index(other.origin.node)]))) {
+               (!out[reader] || staged_.is_heavy[index(other.origin.node)]))) {
             out[i] = false;
           }
         }
@@ -326,14 +327,13 @@ class PipelineStep {
         const UnitKind kind = !is_backward(item) ? UnitKind::Forward
                               : waits[i]         ? UnitKind::Weight
                                                  : UnitKind::Backward;
-        item.unit = staged_.order[position].at(
-            {kind, item.stage, item.origin.part});
+        item.unit =
+            staged_.order[position].at({kind, item.stage, item.origin.part});
       } else {
         // What all parts have in common comes when it can.
         for (const ValueId read : item.reads) {
           const size_t maker = made_by_[index(read)];
-          if (maker != kNobody &&
-              position_of_item(items_[maker]) == position) {
+          if (maker != kNobody && position_of_item(items_[maker]) == position) {
             item.unit = std::max(item.unit, items_[maker].unit);
           }
         }
@@ -416,9 +416,8 @@ class PipelineStep {
     int64_t rank = 0;
     size_t next = 0;
     for (const Axis& axis : mesh.axes) {
-      const int64_t here = axis.name == kPipelineAxis
-                               ? static_cast<int64_t>(p)
-                               : where[next++];
+      const int64_t here =
+          axis.name == kPipelineAxis ? static_cast<int64_t>(p) : where[next++];
       rank = rank * axis.size + here;
     }
     return rank;
@@ -660,9 +659,8 @@ class PipelineStep {
     int64_t rank = 0;
     size_t next = 0;
     for (const Axis& axis : mesh.axes) {
-      const int64_t here = axis.name == kPipelineAxis
-                               ? static_cast<int64_t>(p)
-                               : where[next++];
+      const int64_t here =
+          axis.name == kPipelineAxis ? static_cast<int64_t>(p) : where[next++];
       rank = rank * axis.size + here;
     }
     return rank;
@@ -692,8 +690,7 @@ class PipelineStep {
 
   void take_mail_so_far(size_t p) {
     for (auto& [from, messages] : positions_[p].mail) {
-      while (!messages.empty() &&
-             messages.front().at <= positions_[p].clock) {
+      while (!messages.empty() && messages.front().at <= positions_[p].clock) {
         receive(p, from);
       }
     }

@@ -148,8 +148,7 @@ class TimeFold {
   // What one of the emitter's calls made.
   ValueId made(ValueId value, size_t part, TimeAxes axes) {
     axes_.resize(block_.function.values.size(), axes);
-    block_.parts[index(value)] =
-        static_cast<int64_t>(first_alike(part, axes));
+    block_.parts[index(value)] = static_cast<int64_t>(first_alike(part, axes));
     return value;
   }
 
@@ -164,8 +163,8 @@ class TimeFold {
     TensorType type = value.type;
     Layout whole_layout = layout;
     if (axes != 0) {
-      const TensorType whole = make_type(
-          type.dtype, whole_sizes(type, layout, lowering_.mesh));
+      const TensorType whole =
+          make_type(type.dtype, whole_sizes(type, layout, lowering_.mesh));
       whole_layout = canonical(without_time(layout), whole, space_);
       type = local_type(whole, whole_layout, space_, rank_);
     }
@@ -176,10 +175,10 @@ class TimeFold {
       const size_t alike = first_alike(t, axes);
       const ValueId theirs = parts_[t].block->function.inputs[number].value;
       parts_[t].now[index(theirs)] =
-          axes == 0     ? whole
-          : alike < t   ? parts_[alike].now[index(
+          axes == 0   ? whole
+          : alike < t ? parts_[alike].now[index(
                             parts_[alike].block->function.inputs[number].value)]
-                        : cut_input(whole, theirs, t, axes);
+                      : cut_input(whole, theirs, t, axes);
     }
   }
 
@@ -210,10 +209,7 @@ class TimeFold {
         continue;
       }
       const std::vector<Piece> mine = ranges_of(
-          space_,
-          block_.layouts[index(whole)].dims[dim],
-          sizes[dim],
-          rank_);
+          space_, block_.layouts[index(whole)].dims[dim], sizes[dim], rank_);
       const std::vector<Piece> part = ranges_of(
           lowering_.mesh,
           layout.dims[dim],
@@ -299,11 +295,7 @@ class TimeFold {
     for (const ValueId result : results) {
       const Value& value = part.block->function[result];
       made.push_back(add(
-          value.name,
-          value.type,
-          part.block->layouts[index(result)],
-          t,
-          axes));
+          value.name, value.type, part.block->layouts[index(result)], t, axes));
     }
     if (const auto* call = std::get_if<Call>(&instruction)) {
       Node node = part.block->function.nodes[index(call->node)];
@@ -375,8 +367,7 @@ class TimeFold {
     const TimeAxes axes = axes_after(group, number);
     const size_t first = group.front();
     const NodeId node = (*parts_[first].origins)[parts_[first].at].node;
-    const std::string name =
-        block_.function[operand(first, number)].name;
+    const std::string name = block_.function[operand(first, number)].name;
     const auto travel = [&](ValueId value) {
       if (space.empty()) {
         return value;
@@ -419,9 +410,8 @@ class TimeFold {
       }
       case TransferKind::ReduceScatter: {
         const ValueId sum = travel(add_up(group, number, {}, axes));
-        const int64_t rows =
-            block_.function[sum].type.sizes.front() /
-            static_cast<int64_t>(group.size());
+        const int64_t rows = block_.function[sum].type.sizes.front() /
+                             static_cast<int64_t>(group.size());
         for (size_t i = 0; i < group.size(); ++i) {
           set(group[i], cut_piece(sum, 0, i, rows, group[i], number, node));
         }
@@ -517,8 +507,7 @@ class TimeFold {
       NodeId node) {
     const Part& part = parts_[t];
     const ValueId theirs = part.next->results[number];
-    const TimeAxes axes =
-        axes_[index(value)] | bits(part.next->axes);
+    const TimeAxes axes = axes_[index(value)] | bits(part.next->axes);
     TensorType type = block_.function[value].type;
     type.sizes[static_cast<size_t>(dim)] = size;
     emitter_.phase = phase_of(node);

@@ -78,8 +78,7 @@ class StageFinder {
           stage < plan_.stages.size() &&
           std::any_of(
               node.results.begin(), node.results.end(), [&](ValueId result) {
-                return matches(
-                    plan_.stages[stage].pattern, step_[result].name);
+                return matches(plan_.stages[stage].pattern, step_[result].name);
               });
       stage += begins ? 1 : 0;
       of_node_[i] = static_cast<int64_t>(stage);

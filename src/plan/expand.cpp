@@ -361,8 +361,7 @@ class Expansion {
     for (const ValueId value : order_) {
       const TensorType& type = step_[value].type;
       const auto canonical_layout = [&](const Layout& layout) {
-        return canonical(
-            layout, type, whole_mesh(plan_.mesh, plan_.time));
+        return canonical(layout, type, whole_mesh(plan_.mesh, plan_.time));
       };
       Decision decision;
       decision.pattern = step_[value].name;

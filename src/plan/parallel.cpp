@@ -265,8 +265,9 @@ void verify(const Parallel& parallel) {
 }
 
 int64_t rank_count(const Parallel& parallel) {
-  return parallel.pipeline * parallel.data * product(parallel.tensor) * parallel.context *
-         parallel.ulysses * parallel.expert * product(parallel.spatial);
+  return parallel.pipeline * parallel.data * product(parallel.tensor) *
+         parallel.context * parallel.ulysses * parallel.expert *
+         product(parallel.spatial);
 }
 
 }  // namespace weft

@@ -68,10 +68,9 @@ std::vector<CutPlace> cut_places(const Function& step) {
   }
   std::vector<CutPlace> out = {{NodeId::None, 0, 0}};
   for (size_t i = 1; i < all.size(); ++i) {
-    const bool is_least =
-        all[i].crossing_bytes <= all[i - 1].crossing_bytes &&
-        (i + 1 == all.size() ||
-         all[i].crossing_bytes <= all[i + 1].crossing_bytes);
+    const bool is_least = all[i].crossing_bytes <= all[i - 1].crossing_bytes &&
+                          (i + 1 == all.size() ||
+                           all[i].crossing_bytes <= all[i + 1].crossing_bytes);
     if (is_least) {
       out.push_back(all[i]);
     }
@@ -84,8 +83,7 @@ std::vector<CutPlace> cut_places(const Function& step) {
 // so that it holds for other shapes of the batch and for evaluation; else its
 // name.
 std::string pattern_for(const Function& step, NodeId start) {
-  const std::string& name =
-      step[step.nodes[index(start)].results.front()].name;
+  const std::string& name = step[step.nodes[index(start)].results.front()].name;
   for (size_t dot = name.find('.'); dot != std::string::npos;
        dot = name.find('.', dot + 1)) {
     const std::string pattern = cat(name.substr(0, dot + 1), "*");

@@ -113,9 +113,8 @@ struct Plan {
 
   bool operator==(const Plan& other) const {
     return graph == other.graph && mesh == other.mesh &&
-           local_batch_norm == other.local_batch_norm &&
-           time == other.time && schedule == other.schedule &&
-           stages == other.stages &&
+           local_batch_norm == other.local_batch_norm && time == other.time &&
+           schedule == other.schedule && stages == other.stages &&
            recompute_cheap == other.recompute_cheap &&
            recompute == other.recompute && decisions == other.decisions;
   }

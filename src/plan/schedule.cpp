@@ -7,7 +7,6 @@
 #include <algorithm>
 
 namespace weft {
-inline namespace pipeline {
 
 bool has_weight_units(const Schedule& schedule) {
   return std::any_of(
@@ -130,5 +129,4 @@ ScheduleRun run_schedule(const Schedule& schedule, const UnitCosts& costs) {
   return run;
 }
 
-}  // namespace pipeline
 }  // namespace weft

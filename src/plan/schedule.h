@@ -27,10 +27,6 @@
 #include <vector>
 
 namespace weft {
-// src/train/schedule.h has a Schedule and a parse_schedule too, of the learning
-// rate. The namespace keeps the linker from mixing them up; no file can use
-// both until one has another name.
-inline namespace pipeline {
 
 // F: forward. B: backward; when the schedule has W units, only the gradients
 // that the stage before waits for. W: the gradients of weights.
@@ -131,5 +127,4 @@ ScheduleRun run_schedule(const Schedule& schedule, const UnitCosts& costs);
 // The second stage of a position, the fourth and so on are in small letters.
 std::string draw(const Schedule& schedule, const UnitCosts& costs);
 
-}  // namespace pipeline
 }  // namespace weft

@@ -7,7 +7,6 @@
 #include <cmath>
 
 namespace weft {
-inline namespace pipeline {
 namespace {
 
 // The stages of a position, in the order of the model.
@@ -69,5 +68,4 @@ std::string draw(const Schedule& schedule, const UnitCosts& costs) {
   return text;
 }
 
-}  // namespace pipeline
 }  // namespace weft

@@ -10,7 +10,6 @@
 #include <set>
 
 namespace weft {
-inline namespace pipeline {
 namespace {
 
 using Units = std::vector<Unit>;
@@ -270,5 +269,4 @@ Schedule generate_schedule(const Recipe& recipe, const ScheduleShape& shape) {
   return ScheduleGenerator(recipe, shape).run();
 }
 
-}  // namespace pipeline
 }  // namespace weft

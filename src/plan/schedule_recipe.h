@@ -15,7 +15,6 @@
 #include <string_view>
 
 namespace weft {
-inline namespace pipeline {
 
 // Stages 0 1 2 3; 0 1 0 1; 0 1 1 0.
 enum class StagePlacement : uint8_t { Row, Round, Vee };
@@ -50,5 +49,4 @@ struct Recipe {
 // The shape is one that the placement allows.
 Schedule generate_schedule(const Recipe& recipe, const ScheduleShape& shape);
 
-}  // namespace pipeline
 }  // namespace weft

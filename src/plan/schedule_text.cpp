@@ -6,7 +6,6 @@
 #include <charconv>
 
 namespace weft {
-inline namespace pipeline {
 namespace {
 
 constexpr std::string_view kKindLetters = "FBW";
@@ -217,5 +216,4 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
   return ScheduleParser(text, source).run();
 }
 
-}  // namespace pipeline
 }  // namespace weft

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 namespace weft {
-inline namespace pipeline {
 
 std::vector<Stuck> walk(
     const Schedule& schedule,
@@ -198,5 +197,4 @@ class ScheduleVerifier {
 
 void verify(const Schedule& schedule) { ScheduleVerifier(schedule).run(); }
 
-}  // namespace pipeline
 }  // namespace weft

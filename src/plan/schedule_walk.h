@@ -9,7 +9,6 @@
 #include <vector>
 
 namespace weft {
-inline namespace pipeline {
 
 // A value for every unit that the schedule's sizes allow.
 template <typename T>
@@ -49,5 +48,4 @@ std::vector<Stuck> walk(
     const Schedule& schedule,
     const std::function<void(size_t position, const Unit& unit)>& visit);
 
-}  // namespace pipeline
 }  // namespace weft

@@ -7,7 +7,6 @@
 #include <limits>
 
 namespace weft {
-inline namespace pipeline {
 namespace {
 
 int64_t unlimited(const Seat&) { return std::numeric_limits<int64_t>::max(); }
@@ -134,5 +133,4 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
           join(schedule_names(), ", ")));
 }
 
-}  // namespace pipeline
 }  // namespace weft

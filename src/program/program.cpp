@@ -236,13 +236,12 @@ class Renumbering {
  private:
   void move_value(ValueId id) {
     const Value& value = before_.function[id];
-    new_ids_[index(id)] =
-        add_value(
-            after_,
-            value.name,
-            value.type,
-            before_.layouts[index(id)],
-            before_.parts[index(id)]);
+    new_ids_[index(id)] = add_value(
+        after_,
+        value.name,
+        value.type,
+        before_.layouts[index(id)],
+        before_.parts[index(id)]);
     after_.overwrites.back() = before_.overwrites[index(id)];
     after_.offsets.back() = before_.offsets[index(id)];
   }

@@ -110,14 +110,13 @@ class BlockVerifier {
         const bool has_dims = layout.dims.size() == value.type.sizes.size();
         verify(
             layout,
-            has_dims ? make_type(
-                           value.type.dtype,
-                           whole_sizes(value.type, layout, mesh_))
-                     : value.type,
+            has_dims
+                ? make_type(
+                      value.type.dtype, whole_sizes(value.type, layout, mesh_))
+                : value.type,
             mesh_);
         WEFT_CHECK_USER(
-            block_.parts[i] >= 0 &&
-                block_.parts[i] < rank_count(program_.time),
+            block_.parts[i] >= 0 && block_.parts[i] < rank_count(program_.time),
             "part ",
             block_.parts[i],
             " of ",

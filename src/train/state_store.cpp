@@ -200,8 +200,7 @@ void load_parameters(Trainer& trainer, TensorSource& source) {
   }
   for (const Trainer::Resident& each : trainer.residents()) {
     const auto found = find(each.input);
-    if (each.input.kind == InputKind::State ||
-        found == each.input.keys.end()) {
+    if (each.input.kind == InputKind::State || found == each.input.keys.end()) {
       continue;
     }
     const TensorType wanted = whole_type(trainer, each);

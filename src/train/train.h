@@ -5,7 +5,7 @@
 
 #include "data/dataset.h"
 #include "train/loss_scale.h"
-#include "train/schedule.h"
+#include "train/rate_schedule.h"
 #include "train/trainer.h"
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct TrainOptions {
   int64_t steps = 0;
   // Of each parameter group; empty: those that the graph came with.
   std::vector<double> learning_rates;
-  Schedule schedule;
+  RateSchedule schedule;
   std::optional<LossScaleOptions> loss_scale;
 
   // Every so many steps, on held-out samples; 0: never.

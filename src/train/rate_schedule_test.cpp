@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/schedule.h"
+#include "train/rate_schedule.h"
 
 #include "base/error.h"
 
@@ -10,24 +10,24 @@
 namespace weft {
 namespace {
 
-TEST(Schedule, PrintsAndParses) {
+TEST(RateSchedule, PrintsAndParses) {
   for (const char* text :
        {"constant",
         "constant warmup=10",
         "linear warmup=100 steps=1000",
         "cosine steps=50",
         "cosine warmup=100 steps=1000 floor=0.1"}) {
-    EXPECT_EQ(print(parse_schedule(text, "<text>")), text);
+    EXPECT_EQ(print(parse_rate_schedule(text, "<text>")), text);
   }
-  const Schedule any = {Curve::Cosine, 3, 12345, 1.0 / 3};
-  EXPECT_EQ(parse_schedule(print(any), "<text>"), any);
-  EXPECT_EQ(parse_schedule("linear steps=2 floor=1", "<text>").floor, 1);
+  const RateSchedule any = {Curve::Cosine, 3, 12345, 1.0 / 3};
+  EXPECT_EQ(parse_rate_schedule(print(any), "<text>"), any);
+  EXPECT_EQ(parse_rate_schedule("linear steps=2 floor=1", "<text>").floor, 1);
 }
 
-TEST(Schedule, MistakesHaveAPlace) {
+TEST(RateSchedule, MistakesHaveAPlace) {
   const auto message = [](const char* text) -> std::string {
     try {
-      parse_schedule(text, "<text>");
+      parse_rate_schedule(text, "<text>");
     } catch (const UserError& error) {
       return error.what();
     }
@@ -45,17 +45,18 @@ TEST(Schedule, MistakesHaveAPlace) {
   EXPECT_NE(message("constant speed=1").find("warmup="), std::string::npos);
 }
 
-TEST(Schedule, WarmsUpFromNothing) {
-  const Schedule schedule = parse_schedule("constant warmup=4", "<text>");
+TEST(RateSchedule, WarmsUpFromNothing) {
+  const RateSchedule schedule =
+      parse_rate_schedule("constant warmup=4", "<text>");
   EXPECT_EQ(factor(schedule, 0), 0);
   EXPECT_EQ(factor(schedule, 1), 0.25);
   EXPECT_EQ(factor(schedule, 4), 1);
   EXPECT_EQ(factor(schedule, 1'000'000), 1);
 }
 
-TEST(Schedule, LinearReachesItsFloorAndStays) {
-  const Schedule schedule =
-      parse_schedule("linear warmup=2 steps=12 floor=0.5", "<text>");
+TEST(RateSchedule, LinearReachesItsFloorAndStays) {
+  const RateSchedule schedule =
+      parse_rate_schedule("linear warmup=2 steps=12 floor=0.5", "<text>");
   EXPECT_EQ(factor(schedule, 2), 1);
   EXPECT_EQ(factor(schedule, 7), 0.75);
   EXPECT_EQ(factor(schedule, 12), 0.5);
@@ -64,8 +65,9 @@ TEST(Schedule, LinearReachesItsFloorAndStays) {
 
 // The closed form of torch.optim.lr_scheduler.CosineAnnealingLR, whose rates
 // are eta_min + (base - eta_min) * (1 + cos(pi * step / T_max)) / 2.
-TEST(Schedule, CosineIsThatOfTorch) {
-  const Schedule schedule = parse_schedule("cosine steps=100 floor=0.1", "-");
+TEST(RateSchedule, CosineIsThatOfTorch) {
+  const RateSchedule schedule =
+      parse_rate_schedule("cosine steps=100 floor=0.1", "-");
   const double base = 0.3;
   for (int64_t step = 0; step <= 100; ++step) {
     const double theirs =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/schedule.h"
+#include "train/rate_schedule.h"
 
 #include "base/error.h"
 #include "base/text.h"
@@ -55,7 +55,7 @@ double expect_floor(Scanner& scanner) {
 
 }  // namespace
 
-double factor(const Schedule& schedule, int64_t step) {
+double factor(const RateSchedule& schedule, int64_t step) {
   if (step < schedule.warmup) {
     return static_cast<double>(step) / static_cast<double>(schedule.warmup);
   }
@@ -73,7 +73,7 @@ double factor(const Schedule& schedule, int64_t step) {
   return schedule.floor + (1 - schedule.floor) * height;
 }
 
-std::string print(const Schedule& schedule) {
+std::string print(const RateSchedule& schedule) {
   std::string text(name(schedule.curve));
   if (schedule.warmup != 0) {
     text += cat(" warmup=", schedule.warmup);
@@ -87,9 +87,10 @@ std::string print(const Schedule& schedule) {
   return text;
 }
 
-Schedule parse_schedule(std::string_view text, const std::string& source) {
+RateSchedule parse_rate_schedule(
+    std::string_view text, const std::string& source) {
   Scanner scanner(text, source);
-  Schedule schedule;
+  RateSchedule schedule;
   const size_t begin = scanner.mark();
   schedule.curve = parse_curve(scanner);
   while (!scanner.at_end()) {
