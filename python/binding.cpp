@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "lower/lower.h"
 #include "ops/op_def.h"
+#include "plan/parallel.h"
 #include "plan/plan.h"
 #include "profile/profile.h"
 #include "program/transfer.h"
@@ -275,6 +276,10 @@ void bind_graph(py::module_& module) {
       py::arg("graph"),
       py::arg("plan"),
       py::arg("rank") = 0);
+  // The plan that words stand for, as text.
+  module.def("expand", [](const Graph& graph, const std::string& words) {
+    return print(expand(parse_parallel(words, "words"), graph));
+  });
   // The program as text.
   module.def("lower", [](const Graph& graph, const std::string& plan) {
     return print(lower(graph, parse_plan(plan, "plan")));

@@ -61,8 +61,8 @@ struct StagedStep {
   Schedule schedule;
   // By stage.
   std::vector<size_t> positions;
+  StageMap stages;
   // By node of the step.
-  std::vector<int64_t> stages;
   std::vector<int64_t> flops;
   std::vector<bool> is_heavy;
   // For every position, where units stand in its order.
@@ -150,7 +150,7 @@ class PipelineStep {
 
  private:
   static constexpr size_t kNobody = SIZE_MAX;
-  // Of an input that no step changes, and of parts of it: wherever it is read.
+  // Of the batch, of scalars and constants: wherever they are read.
   static constexpr size_t kEverywhere = SIZE_MAX;
 
   // A value on its way from one position to another.
@@ -229,7 +229,7 @@ class PipelineStep {
   void find_stages() {
     for (Item& item : items_) {
       if (item.origin.node != NodeId::None) {
-        item.stage = staged_.stages[index(item.origin.node)];
+        item.stage = staged_.stages.nodes[index(item.origin.node)];
       } else if (is_part_of_input(item)) {
         item.stage = -1;
       } else {
@@ -254,20 +254,16 @@ class PipelineStep {
         home_[index(made)] = position_of_item(item);
       }
     }
-    for (const Input& input : block_.function.inputs) {
-      const int output = replacement_of(block_.function, input);
-      if (output < 0) {
-        continue;
+    for (size_t i = 0; i < block_.function.inputs.size(); ++i) {
+      const Input& input = block_.function.inputs[i];
+      if (input.kind == InputKind::Parameter ||
+          input.kind == InputKind::Buffer || input.kind == InputKind::State) {
+        const ValueId whole = staged_.step.inputs[i].value;
+        const int64_t stage = staged_.stages.inputs[index(whole)];
+        home_[index(input.value)] =
+            staged_.positions[stage == kNoStage ? 0
+                                                : static_cast<size_t>(stage)];
       }
-      const ValueId next =
-          block_.function.outputs[static_cast<size_t>(output)].value;
-      const size_t maker = made_by_[index(next)];
-      // What goes out as it came in is where it is read first.
-      const std::vector<size_t>& read = readers_[index(input.value)];
-      home_[index(input.value)] =
-          maker != kNobody ? position_of_item(items_[maker])
-          : read.empty()   ? 0
-                           : position_of_item(items_[read.front()]);
     }
   }
 
@@ -615,12 +611,35 @@ class PipelineStep {
   void copy(Position& position, const Call& call) const {
     Node node = block_.function.nodes[index(call.node)];
     replace_operands(node, position.now);
+    set_types(position, node);
     for (ValueId& result : node.results) {
       result = position.now[index(result)];
     }
     position.block.instructions.emplace_back(
         Call{static_cast<NodeId>(position.block.function.nodes.size())});
     position.block.function.nodes.push_back(std::move(node));
+  }
+  // What was sent has lost its gaps, and so have its views.
+  void set_types(Position& position, const Node& node) const {
+    Function& function = position.block.function;
+    const std::vector<ValueId> before = operands(
+        block_.function.nodes[index(block_.function[node.results.front()].node)]);
+    const std::vector<ValueId> read = operands(node);
+    bool is_same = true;
+    for (size_t i = 0; i < read.size(); ++i) {
+      is_same = is_same &&
+                function[read[i]].type == block_.function[before[i]].type;
+    }
+    const OpDef* def = find_op(node.op);
+    if (is_same || def == nullptr || def->types == nullptr) {
+      return;
+    }
+    Node bare = node;
+    bare.results.clear();
+    const std::vector<TensorType> types = def->types(function, bare);
+    for (size_t i = 0; i < types.size() && i < node.results.size(); ++i) {
+      function[position.now[index(node.results[i])]].type = types[i];
+    }
   }
   void copy(Position& position, Start start) const {
     for (ValueId& operand : start.operands) {

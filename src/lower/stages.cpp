@@ -13,29 +13,27 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kUnknownStage = -1;
-
 class StageFinder {
  public:
   StageFinder(const Function& step, const Plan& plan)
       : step_(step),
         plan_(plan),
-        of_node_(step.nodes.size(), kUnknownStage),
-        of_input_(step.values.size(), kUnknownStage) {}
+        of_node_(step.nodes.size(), kNoStage),
+        of_input_(step.values.size(), kNoStage) {}
 
-  std::vector<int64_t> run() {
+  StageMap run() {
     cut_forward();
     for (const Input& input : step_.inputs) {
       own(input);
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      if (of_node_[i] == kUnknownStage) {
+      if (of_node_[i] == kNoStage) {
         of_node_[i] = step_.nodes[i].phase == Phase::Optimizer
                           ? of_update(step_.nodes[i])
                           : of_backward(step_.nodes[i]);
       }
     }
-    return std::move(of_node_);
+    return {std::move(of_node_), std::move(of_input_)};
   }
 
  private:
@@ -47,14 +45,14 @@ class StageFinder {
       if (node.phase != Phase::Forward || !is_view_of_input(node)) {
         continue;
       }
-      int64_t first = kUnknownStage;
+      int64_t first = kNoStage;
       for (const NodeId reader : readers[index(node.results.front())]) {
         const int64_t stage = of_node_[index(reader)];
-        if (is_forward(reader) && (first == kUnknownStage || stage < first)) {
+        if (is_forward(reader) && (first == kNoStage || stage < first)) {
           first = stage;
         }
       }
-      of_node_[i] = first == kUnknownStage ? of_node_[i] : first;
+      of_node_[i] = first == kNoStage ? of_node_[i] : first;
     }
   }
 
@@ -93,7 +91,7 @@ class StageFinder {
       for (const ValueId read : operands(node)) {
         if (step_[read].node == NodeId::None) {
           int64_t& first = of_input_[index(read)];
-          first = first == kUnknownStage ? of_node_[i]
+          first = first == kNoStage ? of_node_[i]
                                          : std::min(first, of_node_[i]);
         }
       }
@@ -153,7 +151,7 @@ class StageFinder {
     int64_t latest = 0;
     for (const ValueId read : operands(node)) {
       const int64_t stage = stage_of(read);
-      if (step_[read].node == NodeId::None && stage != kUnknownStage) {
+      if (step_[read].node == NodeId::None && stage != kNoStage) {
         owner = owner ? std::min(*owner, stage) : stage;
       }
       latest = std::max(latest, stage);
@@ -172,7 +170,7 @@ class StageFinder {
 
 }  // namespace
 
-std::vector<int64_t> stages_of(const Function& step, const Plan& plan) {
+StageMap stages_of(const Function& step, const Plan& plan) {
   return StageFinder(step, plan).run();
 }
 

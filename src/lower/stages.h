@@ -10,9 +10,19 @@
 
 namespace weft {
 
-// For every node of the step its stage. Forward is cut where the plan says so;
-// a node of backward goes with the module whose forward it belongs to; the
-// optimizer updates a parameter in the first stage that reads it.
-std::vector<int64_t> stages_of(const Function& step, const Plan& plan);
+inline constexpr int64_t kNoStage = -1;
+
+// Forward is cut where the plan says so; a node of backward goes with the
+// module whose forward it belongs to. What stays from step to step is kept, and
+// a parameter updated, in the first stage whose forward reads it, so that
+// training and evaluation find it in the same place.
+struct StageMap {
+  // By node of the step.
+  std::vector<int64_t> nodes;
+  // By value; kNoStage for what is no input, and for an input that forward does
+  // not read.
+  std::vector<int64_t> inputs;
+};
+StageMap stages_of(const Function& step, const Plan& plan);
 
 }  // namespace weft

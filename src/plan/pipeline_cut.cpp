@@ -23,9 +23,32 @@ struct CutPlace {
   double cost_before = 0;
   // What later nodes read of earlier ones.
   double crossing_bytes = 0;
+  std::string pattern = "";
 };
 
-// Where less crosses than at the neighbours, or as much.
+// The shortest pattern of a module whose first value of forward is made by this
+// node, so that it holds for other shapes of the batch and for evaluation too;
+// "" when there is none.
+std::string pattern_of_module(const Function& step, NodeId start) {
+  const std::string& name =
+      step[step.nodes[index(start)].results.front()].name;
+  for (size_t end = name.find_first_of("./"); end != std::string::npos;
+       end = name.find_first_of("./", end + 1)) {
+    const std::string pattern = cat(name.substr(0, end + 1), "*");
+    const auto first = std::find_if(
+        step.nodes.begin(), step.nodes.end(), [&](const Node& node) {
+          return node.phase == Phase::Forward &&
+                 matches(pattern, step[node.results.front()].name);
+        });
+    if (first ==
+        step.nodes.begin() + static_cast<std::ptrdiff_t>(index(start))) {
+      return pattern;
+    }
+  }
+  return "";
+}
+
+// Where less crosses than at the neighbours, or as much, and a module begins.
 std::vector<CutPlace> cut_places(const Function& step) {
   std::vector<NodeId> forward;
   for (size_t i = 0; i < step.nodes.size(); ++i) {
@@ -72,37 +95,14 @@ std::vector<CutPlace> cut_places(const Function& step) {
                           (i + 1 == all.size() ||
                            all[i].crossing_bytes <= all[i + 1].crossing_bytes);
     if (is_least) {
-      out.push_back(all[i]);
+      all[i].pattern = pattern_of_module(step, all[i].node);
+      if (!all[i].pattern.empty()) {
+        out.push_back(all[i]);
+      }
     }
   }
   out.push_back({NodeId::None, cost, 0});
   return out;
-}
-
-// The shortest pattern of a module whose first value of forward is this one,
-// so that it holds for other shapes of the batch and for evaluation; else its
-// name.
-std::string pattern_for(const Function& step, NodeId start) {
-  const std::string& name = step[step.nodes[index(start)].results.front()].name;
-  for (size_t dot = name.find('.'); dot != std::string::npos;
-       dot = name.find('.', dot + 1)) {
-    const std::string pattern = cat(name.substr(0, dot + 1), "*");
-    const auto first = std::find_if(
-        step.nodes.begin(), step.nodes.end(), [&](const Node& node) {
-          return node.phase == Phase::Forward &&
-                 std::any_of(
-                     node.results.begin(),
-                     node.results.end(),
-                     [&](ValueId result) {
-                       return matches(pattern, step[result].name);
-                     });
-        });
-    if (first ==
-        step.nodes.begin() + static_cast<std::ptrdiff_t>(index(start))) {
-      return pattern;
-    }
-  }
-  return name;
 }
 
 }  // namespace
@@ -112,11 +112,11 @@ std::vector<StageStart> balanced_stages(const Function& step, int64_t stages) {
   const auto count = static_cast<size_t>(stages);
   WEFT_CHECK_USER(
       places.size() > count,
-      "forward can be cut at ",
+      "forward can be cut where modules begin, at ",
       places.size() - 2,
       " place(s), too few for ",
       stages,
-      " stages; take fewer");
+      " stages; take fewer, or write `stage` lines into a plan");
   // least[s][i]: the cost of the costliest of s + 1 stages that end before
   // place i; from[s][i]: where the last of them begins.
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -146,7 +146,7 @@ std::vector<StageStart> balanced_stages(const Function& step, int64_t stages) {
   size_t end = places.size() - 1;
   for (size_t s = count; s-- > 1;) {
     end = from[s][end];
-    starts.push_back({pattern_for(step, places[end].node)});
+    starts.push_back({places[end].pattern});
   }
   std::reverse(starts.begin(), starts.end());
   return starts;

@@ -139,6 +139,12 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
       rewrite(*made);
     }
     Plan plan = plans_(made->graph);
+    WEFT_CHECK_USER(
+        options_.accumulate == 1 || plan.stages.empty(),
+        "a pipeline adds up gradients over its micro-batches: give "
+        "micro-batches=",
+        options_.accumulate,
+        " (with a batch as much larger) instead of accumulating");
     if (plan.stages.size() == stages_.size()) {
       plan.stages = stages_;
     } else {
