@@ -124,6 +124,7 @@ class PipelineStep {
     find_stages();
     find_homes();
     find_units();
+    hurry();
     deal();
   }
 
@@ -261,8 +262,8 @@ class PipelineStep {
         const ValueId whole = staged_.step.inputs[i].value;
         const int64_t stage = staged_.stages.inputs[index(whole)];
         home_[index(input.value)] =
-            staged_.positions[stage == kNoStage ? 0
-                                                : static_cast<size_t>(stage)];
+            staged_
+                .positions[stage == kNoStage ? 0 : static_cast<size_t>(stage)];
       }
     }
   }
@@ -331,6 +332,20 @@ class PipelineStep {
           const size_t maker = made_by_[index(read)];
           if (maker != kNobody && position_of_item(items_[maker]) == position) {
             item.unit = std::max(item.unit, items_[maker].unit);
+          }
+        }
+      }
+    }
+  }
+
+  // What somebody needs in an earlier unit is made there.
+  void hurry() {
+    for (size_t i = items_.size(); i-- > 0;) {
+      Item& item = items_[i];
+      for (const ValueId made : item.makes) {
+        for (const size_t reader : readers_[index(made)]) {
+          if (position_of_item(items_[reader]) == position_of_item(item)) {
+            item.unit = std::min(item.unit, items_[reader].unit);
           }
         }
       }
@@ -622,13 +637,14 @@ class PipelineStep {
   // What was sent has lost its gaps, and so have its views.
   void set_types(Position& position, const Node& node) const {
     Function& function = position.block.function;
-    const std::vector<ValueId> before = operands(
-        block_.function.nodes[index(block_.function[node.results.front()].node)]);
+    const std::vector<ValueId> before =
+        operands(block_.function
+                     .nodes[index(block_.function[node.results.front()].node)]);
     const std::vector<ValueId> read = operands(node);
     bool is_same = true;
     for (size_t i = 0; i < read.size(); ++i) {
-      is_same = is_same &&
-                function[read[i]].type == block_.function[before[i]].type;
+      is_same =
+          is_same && function[read[i]].type == block_.function[before[i]].type;
     }
     const OpDef* def = find_op(node.op);
     if (is_same || def == nullptr || def->types == nullptr) {

@@ -91,8 +91,8 @@ class StageFinder {
       for (const ValueId read : operands(node)) {
         if (step_[read].node == NodeId::None) {
           int64_t& first = of_input_[index(read)];
-          first = first == kNoStage ? of_node_[i]
-                                         : std::min(first, of_node_[i]);
+          first =
+              first == kNoStage ? of_node_[i] : std::min(first, of_node_[i]);
         }
       }
     }

@@ -95,7 +95,13 @@ OpDef nll_op(
       .types = nll_types,
       .lookup_operand = 1,
       .ignore_arg = 4,
-      .weighted_mean = WeightedMean{.reduction_arg = 3, .weight_result = 1},
+      .weighted_mean =
+          WeightedMean{
+              .reduction_arg = 3,
+              .weight_result = 1,
+              .labels_arg = 1,
+              .weights_arg = 2,
+              .ignored_arg = 4},
       .backward = backward,
       .examples = std::move(examples),
   };

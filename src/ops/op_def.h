@@ -60,10 +60,15 @@ enum class Linear : uint8_t {
 // A loss that divides by a count it returns: with the argument at
 // `reduction_arg` equal to 1 (mean), result 0 is what it would be with 2 (sum),
 // divided by result `weight_result`. Pieces may count differently (padding), so
-// a split sums both before it divides (lower/split_means.cpp).
+// a split sums both before it divides (lower/split_means.cpp). Without class
+// weights at `weights_arg`, the count is that of the labels at `labels_arg`
+// that are not the integer at `ignored_arg`.
 struct WeightedMean {
   int reduction_arg = 0;
   int weight_result = 0;
+  int labels_arg = 0;
+  int weights_arg = 0;
+  int ignored_arg = 0;
 };
 
 // A batch norm: where its switch for training stands, and which way it goes.

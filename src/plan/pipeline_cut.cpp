@@ -30,8 +30,7 @@ struct CutPlace {
 // node, so that it holds for other shapes of the batch and for evaluation too;
 // "" when there is none.
 std::string pattern_of_module(const Function& step, NodeId start) {
-  const std::string& name =
-      step[step.nodes[index(start)].results.front()].name;
+  const std::string& name = step[step.nodes[index(start)].results.front()].name;
   for (size_t end = name.find_first_of("./"); end != std::string::npos;
        end = name.find_first_of("./", end + 1)) {
     const std::string pattern = cat(name.substr(0, end + 1), "*");

@@ -111,7 +111,12 @@ def alone(text, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "words", ["pipeline=2,micro-batches=4", "pipeline=4,micro-batches=4,schedule=zb-h1", "pipeline=2,data=2,micro-batches=2,zero=3"]
+    "words",
+    [
+        "pipeline=2,micro-batches=4",
+        "pipeline=4,micro-batches=4,schedule=zb-h1",
+        "pipeline=2,data=2,micro-batches=2,zero=3",
+    ],
 )
 def test_training_in_processes(text, alone, tmp_path, words):
     more = ["--clip-norm", "0.5", "--evaluate-every", "2"]
