@@ -5,6 +5,7 @@
 #include "plan/name_patterns.h"
 #include "plan/parallel.h"
 #include "plan/sequence_split.h"
+#include "plan/spatial_split.h"
 #include "plan/spot.h"
 #include "plan/tensor_split.h"
 #include "plan/zero.h"
@@ -24,8 +25,6 @@ constexpr const char* kExpert = "expert";
 constexpr const char* kContext = "context";
 constexpr const char* kTensor = "tensor";
 
-constexpr size_t kFirstSpatialDim = 2;
-
 class Expansion {
  public:
   Expansion(const Parallel& parallel, const Graph& graph)
@@ -38,6 +37,7 @@ class Expansion {
       make_mesh();
       split_images();
       split_batch();
+      split_heads();
       if (needs_rules()) {
         rules_ = std::make_unique<StepRules>(graph_);
         tokens_ = token_dims(*rules_);
@@ -138,16 +138,33 @@ class Expansion {
 
   void split_images() {
     for (const Input& input : step_.inputs) {
-      const Dims& sizes = step_[input.value].type.sizes;
-      if (parallel_.spatial.empty() || input.kind != InputKind::Batch ||
-          sizes.size() != image().sizes.size()) {
+      if (parallel_.spatial.empty() || input.kind != InputKind::Batch) {
         continue;
       }
-      for (size_t i = 0; i < parallel_.spatial.size(); ++i) {
+      const size_t first = first_spatial_dim(step_[input.value].type, image());
+      for (size_t i = 0; first > 0 && i < parallel_.spatial.size(); ++i) {
         if (parallel_.spatial[i] > 1) {
-          layout_of(input.value).dims[kFirstSpatialDim + i] =
+          layout_of(input.value).dims[first + i] =
               split_over({spatial_name(i)});
         }
+      }
+    }
+  }
+
+  // Where space ends, its axes go to samples, if there are enough.
+  void split_heads() {
+    if (parallel_.spatial.empty()) {
+      return;
+    }
+    Axes axes = batch_axes_;
+    for (size_t i = 0; i < parallel_.spatial.size(); ++i) {
+      if (parallel_.spatial[i] > 1) {
+        axes.push_back(spatial_name(i));
+      }
+    }
+    if (image().sizes.front() % ways(plan_.mesh, axes) == 0) {
+      for (const ValueId value : heads(step_, image())) {
+        layout_of(value).dims.front() = split_over(axes);
       }
     }
   }
