@@ -162,10 +162,15 @@ class Expansion {
         axes.push_back(spatial_name(i));
       }
     }
-    if (image().sizes.front() % ways(plan_.mesh, axes) == 0) {
-      for (const ValueId value : heads(step_, image())) {
-        layout_of(value).dims.front() = split_over(axes);
-      }
+    const std::vector<ValueId> all = heads(step_, image());
+    if (all.empty() || image().sizes.front() % ways(plan_.mesh, axes) != 0) {
+      return;
+    }
+    for (const ValueId value : all) {
+      layout_of(value).dims.front() = split_over(axes);
+    }
+    for (const ValueId value : spread_gradients(step_, image())) {
+      layout_of(value).dims.front() = split_over(batch_axes_);
     }
   }
 

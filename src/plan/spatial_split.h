@@ -18,7 +18,12 @@ size_t first_spatial_dim(const TensorType& input, const TensorType& image);
 
 // The values that the step makes of `image`s when it is done with them: with
 // samples as their first dim, without space, and no image is made of them
-// again. What follows, the head, is better split by samples.
+// again, but parameters follow. Those, the head, are better split by samples.
 std::vector<ValueId> heads(const Function& step, const TensorType& image);
+
+// Gradients that are spread over space on their way back: small, and better had
+// whole where an image is made of them.
+std::vector<ValueId> spread_gradients(
+    const Function& step, const TensorType& image);
 
 }  // namespace weft
