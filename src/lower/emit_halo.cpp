@@ -207,17 +207,18 @@ class WindowEmitter {
 
   // What the steps of the pieces touch of an operand.
   ValueId operand(size_t i, const Pieces& pieces) {
-    if (!exchanges_[i]) {
+    const std::optional<Exchange>& exchange = exchanges_[i];
+    if (!exchange) {
       return in_.operands[i];
     }
-    const Box box = exchanges_[i]->halo.reach(pieces, emitter_.rank);
-    for (const BoxPart& part : exchanges_[i]->parts) {
+    const Box box = exchange->halo.reach(pieces, emitter_.rank);
+    for (const BoxPart& part : exchange->parts) {
       if (!is_empty(intersection(part.box, box))) {
         wait_for(part.value);
       }
     }
     return join_parts(
-        emitter_, exchanges_[i]->parts, box, exchanges_[i]->halo.fill(), base_);
+        emitter_, exchange->parts, box, exchange->halo.fill(), base_);
   }
 
   std::vector<ValueId> call(const Node& node, const Pieces& pieces) {

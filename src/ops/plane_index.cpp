@@ -104,6 +104,9 @@ std::vector<ValueId> append_plane_call(
     const Rule& rule,
     const Pieces& pieces,
     const Dims& plane) {
+  if (!def.plane_index) {
+    return builder.call(std::move(local), types);
+  }
   const Plane whole = {Dims(plane.size(), 0), plane};
   const Plane mine = plane_of(rule, pieces, plane);
   const auto tensor = static_cast<size_t>(def.plane_index->tensor);
