@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "lower/cut_levels.h"
 #include "ops/op_def.h"
-#include "ops/split.h"
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 
 namespace weft {
 namespace {
@@ -40,18 +40,26 @@ Levels levels_of(
   return canonical(levels, size, mesh);
 }
 
-std::vector<Levels> dims_of(
+std::vector<Levels> layout_dims(
     const Mesh& mesh,
     const Rule& rule,
     const Assignment& assignment,
-    const std::vector<DimFactors>& dims,
+    TensorPlace place,
     const TensorType& type) {
+  const std::vector<DimFactors>& dims = dims_of(rule, place);
   std::vector<Levels> out;
   for (size_t dim = 0; dim < type.sizes.size(); ++dim) {
-    out.push_back(
-        dim < dims.size()
-            ? levels_of(mesh, rule, assignment, dims[dim], type.sizes[dim])
-            : Levels());
+    const int64_t size = type.sizes[dim];
+    if (dim >= dims.size()) {
+      out.emplace_back();
+    } else if (const HaloDim* halo = find_halo(rule, place, dim)) {
+      const Axes axes =
+          axes_of(assignment.factors[static_cast<size_t>(halo->factor)]);
+      out.push_back(
+          axes.empty() ? Levels() : canonical(split_over(axes), size, mesh));
+    } else {
+      out.push_back(levels_of(mesh, rule, assignment, dims[dim], size));
+    }
   }
   return out;
 }
@@ -78,6 +86,22 @@ bool can_look_up(const Node& node) {
   return def != nullptr && def->lookup_operand >= 0;
 }
 
+// The smallest `~` dim of the factor.
+int64_t least_window_dim(
+    const Function& function, const Node& node, const Rule& rule, int factor) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const HaloDim& halo : rule.halos) {
+    const auto tensor = static_cast<size_t>(halo.tensor);
+    const ValueId value =
+        halo.in_result ? node.results[tensor] : operands(node)[tensor];
+    if (halo.factor == factor) {
+      least = std::min(
+          least, function[value].type.sizes[static_cast<size_t>(halo.dim)]);
+    }
+  }
+  return least;
+}
+
 bool is_sum(Combine combine) {
   return combine == Combine::Sum || combine == Combine::Mean;
 }
@@ -92,12 +116,8 @@ Layout operand_layout(
     const TensorType& type,
     const Layout& now) {
   Layout layout;
-  layout.dims = dims_of(
-      mesh,
-      rule,
-      assignment,
-      rule.operands[static_cast<size_t>(operand)],
-      type);
+  layout.dims = layout_dims(
+      mesh, rule, assignment, {.in_result = false, .tensor = operand}, type);
   for (const std::string& axis : now.partial) {
     if (std::find(assignment.carried.begin(), assignment.carried.end(), axis) !=
         assignment.carried.end()) {
@@ -114,8 +134,8 @@ Layout result_layout(
     int result,
     const TensorType& type) {
   Layout layout;
-  layout.dims = dims_of(
-      mesh, rule, assignment, rule.results[static_cast<size_t>(result)], type);
+  layout.dims = layout_dims(
+      mesh, rule, assignment, {.in_result = true, .tensor = result}, type);
   layout.partial = assignment.carried;
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     if (is_sum(rule.factors[i].combine) &&
@@ -143,12 +163,22 @@ std::vector<Join> joins_of(
 std::vector<Suggestion> suggest(
     const Mesh& mesh,
     const Rule& rule,
-    const std::vector<DimFactors>& dims,
+    TensorPlace place,
     const TensorType& type,
     const Layout& layout) {
+  const std::vector<DimFactors>& dims = dims_of(rule, place);
   std::vector<Suggestion> out;
   for (size_t dim = 0; dim < dims.size() && dim < layout.dims.size(); ++dim) {
     if (layout.dims[dim].empty()) {
+      continue;
+    }
+    if (const HaloDim* halo = find_halo(rule, place, dim)) {
+      const int64_t steps =
+          rule.factors[static_cast<size_t>(halo->factor)].size;
+      const Axes axes = axes_of(layout.dims[dim]);
+      out.push_back(
+          {.factor = halo->factor,
+           .levels = canonical(split_over(axes), steps, mesh)});
       continue;
     }
     std::deque<Level> left = explicit_levels(layout.dims[dim], type.sizes[dim]);
@@ -187,10 +217,12 @@ bool can_split(
     const Levels& levels) {
   const Factor& what = rule.factors[static_cast<size_t>(factor)];
   const bool is_lookup = what.kind == FactorKind::Lookup;
-  if (what.kind != FactorKind::Free && !is_lookup) {
-    return false;
-  }
-  if (is_lookup && (levels.size() > 1 || !can_look_up(node))) {
+  const bool is_halo = what.kind == FactorKind::Halo;
+  if (what.kind == FactorKind::Whole ||
+      ((is_lookup || is_halo) && levels.size() > 1) ||
+      (is_lookup && !can_look_up(node)) ||
+      (is_halo && least_window_dim(function, node, rule, factor) <
+                      ways(mesh, axes_of(levels)))) {
     return false;
   }
   if (levels.size() > 1 && needs_place(function, node, rule, factor)) {
@@ -217,7 +249,7 @@ std::optional<Assignment> assignment_from(
   assignment.factors.resize(rule.factors.size());
   assignment.carried = operand.partial;
   for (const Suggestion& one :
-       suggest(mesh, rule, rule.operands.front(), type, operand)) {
+       suggest(mesh, rule, {.in_result = false, .tensor = 0}, type, operand)) {
     if (!can_split(mesh, function, node, rule, one.factor, one.levels)) {
       return std::nullopt;
     }

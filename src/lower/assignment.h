@@ -8,6 +8,7 @@
 #include "graph/layout.h"
 #include "graph/mesh.h"
 #include "ops/rule.h"
+#include "ops/split.h"
 
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ struct Assignment {
 };
 
 // Where operand `operand` of a value of this type must lie. The partial axes of
-// `now`, where it lies, stay as far as they are carried.
+// `now`, where it lies, stay as far as they are carried. A `~` dim lies in
+// pieces as equal as any; what a node needs beyond them is lower/halo.h's.
 Layout operand_layout(
     const Mesh& mesh,
     const Rule& rule,
@@ -52,8 +54,8 @@ struct Join {
 std::vector<Join> joins_of(
     const Rule& rule, const Assignment& assignment, int result);
 
-// How a layout splits the factors of a tensor whose dims the rule gives; in the
-// order of the dims.
+// How a layout splits the factors of a tensor of the rule; in the order of the
+// dims.
 struct Suggestion {
   int factor = 0;
   Levels levels;
@@ -63,7 +65,7 @@ struct Suggestion {
 std::vector<Suggestion> suggest(
     const Mesh& mesh,
     const Rule& rule,
-    const std::vector<DimFactors>& dims,
+    TensorPlace place,
     const TensorType& type,
     const Layout& layout);
 
@@ -77,8 +79,8 @@ std::optional<Assignment> assignment_from(
     const Layout& operand);
 
 // Whether the factor of the node can be split so: it may be split at all, no
-// piece is empty, pieces of a mean are equal, and pieces whose place matters
-// are contiguous.
+// piece is empty, neither of the factor nor of a `~` dim, pieces of a mean are
+// equal, and pieces whose place matters are contiguous.
 bool can_split(
     const Mesh& mesh,
     const Function& function,

@@ -110,11 +110,12 @@ class Bucketing {
   int64_t bytes_ = 0;
 };
 
-// The results of every transfer, by name, in order.
+// The results of every collective, by name, in order.
 std::vector<std::vector<std::string>> groups_of(const Block& block) {
   std::vector<std::vector<std::string>> groups;
   for (const Instruction& instruction : block.instructions) {
-    if (const auto* start = std::get_if<Start>(&instruction)) {
+    const auto* start = std::get_if<Start>(&instruction);
+    if (start != nullptr && is_collective(start->kind)) {
       std::vector<std::string>& names = groups.emplace_back();
       for (const ValueId result : start->results) {
         names.push_back(block.function[result].name);

@@ -184,13 +184,16 @@ class PipelineStep {
   void collect(const std::vector<Origin>& origins) {
     for (size_t i = 0; i < block_.instructions.size(); ++i) {
       const Instruction& instruction = block_.instructions[i];
-      if (std::holds_alternative<Wait>(instruction)) {
-        items_.back().instructions.push_back(instruction);
-        continue;
-      }
       Item item;
       item.instructions = {instruction};
       item.reads = reads(block_, instruction);
+      if (const auto* wait = std::get_if<Wait>(&instruction)) {
+        if (contains_value(items_.back().makes, wait->value)) {
+          items_.back().instructions.push_back(instruction);
+          continue;
+        }
+        item.reads = {wait->value};
+      }
       item.makes = makes(block_, instruction);
       item.origin = origins[i];
       if (rank_count(staged_.lowering.plan.time) == 1) {
@@ -204,6 +207,10 @@ class PipelineStep {
       }
       items_.push_back(std::move(item));
     }
+  }
+
+  static bool contains_value(const std::vector<ValueId>& all, ValueId value) {
+    return std::find(all.begin(), all.end(), value) != all.end();
   }
 
   // Parts of inputs are cut wherever they are read.

@@ -8,6 +8,29 @@
 #include <utility>
 
 namespace weft {
+namespace {
+
+void set_operands(Arg& arg, const std::vector<ValueId>& values, size_t& next) {
+  if (auto* id = std::get_if<ValueId>(&arg.data)) {
+    *id = values.at(next++);
+  } else if (auto* list = std::get_if<Arg::List>(&arg.data)) {
+    for (Arg& item : *list) {
+      set_operands(item, values, next);
+    }
+  }
+}
+
+}  // namespace
+
+void set_operands(Node& node, const std::vector<ValueId>& values) {
+  size_t next = 0;
+  for (Arg& arg : node.args) {
+    set_operands(arg, values, next);
+  }
+  for (Option& option : node.options) {
+    set_operands(option.value, values, next);
+  }
+}
 
 std::string Emitter::unique(const std::string& name) {
   std::string out = name;
@@ -60,6 +83,29 @@ ValueId Emitter::transfer(
   block.instructions.emplace_back(std::move(start));
   block.instructions.emplace_back(Wait{result});
   return result;
+}
+
+std::vector<ValueId> Emitter::build(
+    const std::string& base,
+    const std::function<std::vector<ValueId>(NodeBuilder&)>& append) {
+  const size_t first_value = block.function.values.size();
+  const size_t first_node = block.function.nodes.size();
+  NodeBuilder builder(block.function);
+  builder.begin(base, phase);
+  std::vector<ValueId> results = append(builder);
+  for (size_t i = first_value; i < block.function.values.size(); ++i) {
+    Value& value = block.function.values[i];
+    value.name = unique(value.name);
+    block.layouts.push_back(
+        replicated(static_cast<int>(value.type.sizes.size())));
+    block.parts.push_back(0);
+    block.overwrites.push_back(ValueId::None);
+    block.offsets.push_back(-1);
+  }
+  for (size_t i = first_node; i < block.function.nodes.size(); ++i) {
+    block.instructions.emplace_back(Call{static_cast<NodeId>(i)});
+  }
+  return results;
 }
 
 ValueId Emitter::row_major(ValueId value, const std::string& base) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "graph/layout.h"
+#include "ops/node_builder.h"
 #include "program/program.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -35,11 +37,19 @@ struct Emitter {
       TensorType type,
       Layout layout,
       const std::string& base);
+  // What `append` appends, whole on the rank, named after `base`; gives the
+  // results that it gives.
+  std::vector<ValueId> build(
+      const std::string& base,
+      const std::function<std::vector<ValueId>(NodeBuilder&)>& append);
   // The value itself, or a copy of it, without gaps and in the order of its
   // dims.
   ValueId row_major(ValueId value, const std::string& base);
   // A name that is not used yet.
   std::string unique(const std::string& name);
 };
+
+// Puts `values` in the place of the node's operands, in order.
+void set_operands(Node& node, const std::vector<ValueId>& values);
 
 }  // namespace weft

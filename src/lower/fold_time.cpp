@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -262,7 +263,14 @@ class TimeFold {
           return;
         }
       }
-      if (!std::holds_alternative<Wait>(instruction)) {
+      if (const auto* wait = std::get_if<Wait>(&instruction)) {
+        const ValueId mine = part.now[index(wait->value)];
+        // Points that are alike wait once.
+        if (open_.erase(mine) > 0) {
+          block_.instructions.emplace_back(Wait{mine});
+          mark(origin_of((*part.origins)[part.at].node, t, axes_[index(mine)]));
+        }
+      } else {
         copy(t, instruction);
       }
     }
@@ -310,8 +318,17 @@ class TimeFold {
         operand = part.now[index(operand)];
       }
       start.results = made;
+      if (start.peer >= 0) {
+        const int64_t count = rank_count(time_);
+        WEFT_CHECK_USER(
+            start.peer % count == static_cast<int64_t>(t),
+            label(*part.block, instruction),
+            ": neighbours in time cannot send to each other; split another dim "
+            "over time");
+        start.peer /= count;
+      }
       block_.instructions.emplace_back(std::move(start));
-      block_.instructions.emplace_back(Wait{made.front()});
+      open_.insert(made.front());
     }
     for (size_t i = 0; i < results.size(); ++i) {
       part.now[index(results[i])] = made[i];
@@ -579,6 +596,8 @@ class TimeFold {
   std::vector<TimeAxes> axes_;
   std::unordered_set<std::string> names_;
   Emitter emitter_;
+  // Transfers that have no wait yet, by their first result.
+  std::set<ValueId> open_;
   // What was made, by the axes that it depends on and the first point of them,
   // in order: other points that are alike share it.
   std::map<std::pair<TimeAxes, size_t>, std::vector<std::vector<ValueId>>>

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "lower/assignment.h"
 #include "lower/expand_nodes.h"
+#include "lower/halo.h"
 #include "lower/move.h"
 #include "lower/pass.h"
 #include "ops/op_def.h"
@@ -259,16 +260,22 @@ class Propagation {
     return hint ? &*hint : nullptr;
   }
 
-  // Whether an operand is split over the axis where it must be whole.
-  static bool meets_whole(
+  // Whether an operand is split over the axis where it must be whole: always,
+  // or since there is too little for windows to share.
+  bool meets_whole(
       const std::string& axis,
+      const Node& node,
       const Rule& rule,
-      const std::vector<Suggestion>& suggestions) {
+      const std::vector<Suggestion>& suggestions) const {
     return std::any_of(
         suggestions.begin(), suggestions.end(), [&](const Suggestion& one) {
+          const FactorKind kind =
+              rule.factors[static_cast<size_t>(one.factor)].kind;
           return one.by_operand && contains(axes_of(one.levels), axis) &&
-                 rule.factors[static_cast<size_t>(one.factor)].kind ==
-                     FactorKind::Whole;
+                 (kind == FactorKind::Whole ||
+                  (kind == FactorKind::Halo &&
+                   !can_split(
+                       mesh_, step_, node, rule, one.factor, one.levels)));
         });
   }
 
@@ -291,7 +298,7 @@ class Propagation {
     return flops_of(step_, node) <= kCheapOperations * largest &&
            std::any_of(
                mesh_.axes.begin(), mesh_.axes.end(), [&](const Axis& axis) {
-                 return meets_whole(axis.name, rule, suggestions);
+                 return meets_whole(axis.name, node, rule, suggestions);
                });
   }
 
@@ -299,23 +306,21 @@ class Propagation {
       const Node& node,
       const Rule& rule,
       std::vector<Suggestion>& suggestions) const {
-    const auto add = [&](const std::vector<DimFactors>& dims,
-                         ValueId value,
-                         const Layout& layout,
-                         bool by_operand) {
-      for (Suggestion& one :
-           suggest(mesh_, rule, dims, step_[value].type, layout)) {
-        one.by_operand = by_operand;
-        suggestions.push_back(std::move(one));
-      }
-    };
+    const auto add =
+        [&](TensorPlace place, ValueId value, const Layout& layout) {
+          for (Suggestion& one :
+               suggest(mesh_, rule, place, step_[value].type, layout)) {
+            one.by_operand = !place.in_result;
+            suggestions.push_back(std::move(one));
+          }
+        };
     const std::vector<ValueId> read = operands(node);
     for (size_t i = 0; i < read.size(); ++i) {
-      add(rule.operands[i], read[i], resting_[index(read[i])], true);
+      add({false, static_cast<int>(i)}, read[i], resting_[index(read[i])]);
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
       if (const Layout* wanted = target(node.results[i])) {
-        add(rule.results[i], node.results[i], *wanted, false);
+        add({true, static_cast<int>(i)}, node.results[i], *wanted);
       }
     }
     std::vector<Choice> out;
@@ -337,7 +342,7 @@ class Propagation {
           choice.options.push_back(one.factor);
         }
       }
-      if (meets_whole(axis.name, rule, suggestions)) {
+      if (meets_whole(axis.name, node, rule, suggestions)) {
         // Whatever else the node can split.
         for (size_t i = 0; i < rule.factors.size(); ++i) {
           const auto factor = static_cast<int>(i);
@@ -427,6 +432,17 @@ class Propagation {
         });
   }
 
+  // Bytes of what windows touch beyond a piece.
+  double borders(
+      TensorPlace place,
+      ValueId value,
+      const Rule& rule,
+      const Assignment& assignment) const {
+    return splits_windows(rule, assignment)
+               ? halo_bytes(mesh_, rule, assignment, place, step_[value].type)
+               : 0;
+  }
+
   double cost(
       const Node& node, const Rule& rule, const Assignment& assignment) const {
     double total = 0;
@@ -445,6 +461,7 @@ class Propagation {
                 : leaves_idle(now, assignment) ? kIdleWeight
                                                : 1);
       total += kWorkWeight * local_bytes(read[i], needed);
+      total += borders({false, static_cast<int>(i)}, read[i], rule, assignment);
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
       const ValueId value = node.results[i];
@@ -461,6 +478,7 @@ class Propagation {
       }
       total += bytes_to(value, made, wanted);
       total += kWorkWeight * local_bytes(value, made);
+      total += borders({true, static_cast<int>(i)}, value, rule, assignment);
     }
     return total;
   }

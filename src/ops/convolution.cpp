@@ -85,8 +85,13 @@ ConvolutionTerms convolution_terms(
   const std::string out = grouped ? cat("(", group, " o)") : "o";
   const size_t dims = c.spatial_dims();
   const std::string steps = numbered(dims, "s", whole_space ? "!" : "");
-  const std::string window =
-      whole_space ? numbered(dims, "p", "!") : numbered(dims, "s", "~");
+  std::string window = whole_space ? numbered(dims, "p", "!") : "";
+  for (size_t d = 0; !whole_space && d < dims; ++d) {
+    // A window of one element reaches nowhere.
+    const bool is_point =
+        c.kernel(d) == 1 && c.stride(d) == 1 && c.padding(d) == 0;
+    window += cat(d == 0 ? "" : " ", "s", d, is_point ? "" : "~");
+  }
   const std::string kernel = numbered(dims, "k", "!");
   const bool t = c.transposed();
   return {
@@ -94,6 +99,18 @@ ConvolutionTerms convolution_terms(
       .weight = t ? cat(in, " o ", kernel) : cat(out, " ", i, " ", kernel),
       .output = cat("n ", out, " ", t ? window : steps),
       .bias = out};
+}
+
+// Whether a bias, or its gradient, would be counted more or less than once in
+// pieces of space: where the pieces of a transposed convolution's output
+// overlap or leave gaps.
+bool miscounts_bias(const Convolution& c) {
+  bool tiles = true;
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    tiles = tiles && c.dilation(d) * (c.kernel(d) - 1) + 1 == c.stride(d) &&
+            c.output_padding(d) <= c.padding(d);
+  }
+  return c.transposed() && !tiles;
 }
 
 // A step of the window touches `kernel` elements, `dilation` apart; those of a
@@ -118,7 +135,8 @@ void set_windows(const Convolution& c, Rule& rule) {
 Rule convolution_rule(const Function& function, const Node& node) {
   const Convolution c = Convolution::forward(function, node);
   const bool bias = value_arg(node, 2) != ValueId::None;
-  const ConvolutionTerms t = convolution_terms(c, bias, bias && c.transposed());
+  const ConvolutionTerms t =
+      convolution_terms(c, bias, bias && miscounts_bias(c));
   Rule rule =
       rule_from_terms({t.input, t.weight, t.bias}, {t.output}, function, node);
   set_windows(c, rule);
@@ -130,7 +148,8 @@ Rule convolution_rule(const Function& function, const Node& node) {
 Rule convolution_backward_rule(const Function& function, const Node& node) {
   const Convolution c = Convolution::backward(function, node);
   const bool bias = flag_at(node, 10, 2);
-  const ConvolutionTerms t = convolution_terms(c, bias, bias && c.transposed());
+  const ConvolutionTerms t =
+      convolution_terms(c, bias, bias && miscounts_bias(c));
   Rule rule = rule_from_terms(
       {t.output, t.input, t.weight},
       {t.input, t.weight, t.bias},
@@ -278,6 +297,8 @@ void add_convolution_ops(OpTable& ops) {
        "false, [0, 0], 4)",
        "(f32[4, 8, 8, 8], f32[8, 16, 3, 3], none, [2, 2], [1, 1], [1, 1], "
        "true, [1, 1], 1)",
+       "(f32[4, 4, 8, 8], f32[4, 8, 2, 2], f32[8], [2, 2], [0, 0], [1, 1], "
+       "true, [0, 0], 1)",
        "(f32[4, 4, 4, 8, 8], f32[8, 4, 3, 3, 3], none, [1, 1, 1], [1, 1, 1], "
        "[1, 1, 1], false, [0, 0, 0], 1)"}));
   ops.push_back(convolution_op(
@@ -293,6 +314,7 @@ void add_convolution_ops(OpTable& ops) {
       .types = convolution_backward_types,
       .localize = localize_backward,
       .expand = expand_convolution_backward,
+      .input_gradient = InputGradient{.operand = 1, .mask_arg = 10},
       .examples =
           {"(f32[4, 8, 8, 8], f32[4, 4, 8, 8], f32[8, 4, 3, 3], none, [1, 1], "
            "[1, 1], [1, 1], false, [0, 0], 1, [true, true, false])",
@@ -301,7 +323,9 @@ void add_convolution_ops(OpTable& ops) {
            "(f32[4, 8, 16], f32[4, 8, 16], f32[8, 1, 3], [8], [1], [1], [1], "
            "false, [0], 8, [true, true, true])",
            "(f32[4, 8, 8, 8], f32[4, 4, 4, 4], f32[4, 8, 3, 3], none, [2, 2], "
-           "[1, 1], [1, 1], true, [1, 1], 1, [true, true, false])"},
+           "[1, 1], [1, 1], true, [1, 1], 1, [true, true, false])",
+           "(f32[4, 8, 8, 8], f32[4, 4, 4, 4], f32[4, 8, 2, 2], [8], [2, 2], "
+           "[0, 0], [1, 1], true, [0, 0], 1, [true, true, true])"},
   });
 }
 

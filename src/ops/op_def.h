@@ -79,6 +79,25 @@ struct BatchNormKind {
   bool is_backward = false;
 };
 
+// Indices into the plane that the `~` dims of an operand or result span
+// together, row-major (max pooling). What a rank works on is a plane of its
+// own, in which they are others (see plane_index.h).
+struct PlaneIndex {
+  bool in_result = false;
+  // Which operand or result has the indices.
+  int tensor = 0;
+};
+
+// The gradient of an input, result 0, for which nothing is read of that input
+// but its type.
+struct InputGradient {
+  // Position of the input among the operands.
+  int operand = 1;
+  // The argument with one flag a result that tells which are wanted, or -1 for
+  // an op with one result.
+  int mask_arg = -1;
+};
+
 struct OpDef {
   // "aten.mm", "aten.sum.dim_IntList", "weft.adamw".
   std::string_view name = "";
@@ -138,6 +157,8 @@ struct OpDef {
 
   std::optional<WeightedMean> weighted_mean = std::nullopt;
   std::optional<BatchNormKind> batch_norm = std::nullopt;
+  std::optional<PlaneIndex> plane_index = std::nullopt;
+  std::optional<InputGradient> input_gradient = std::nullopt;
 
   // The backward op(s) that autograd calls for it, for docs/ops.md; empty when
   // its gradient is made of other ops.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling. Batch and channels are free. Averages split over space with their
-// neighbours' borders; maxima do not, for their indices count the whole plane.
+// Pooling. Batch and channels are free, and space is with the neighbours'
+// borders. The indices of maxima count the whole plane.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
 
 namespace weft {
 
@@ -27,27 +31,113 @@ struct PoolWindow {
   }
 };
 
+// Who splits a dim pads it.
+void localize_padding(
+    const Rule& rule,
+    size_t spatial,
+    size_t kernel_position,
+    Node& node,
+    const std::vector<Piece>& pieces) {
+  if (rule.halos.empty()) {
+    return;
+  }
+  const Node whole = node;
+  const PoolWindow window = {kernel_position, &whole};
+  Dims stride;
+  Dims padding;
+  for (size_t d = 0; d < spatial; ++d) {
+    const Piece& steps =
+        pieces[static_cast<size_t>(find_factor(rule, cat("s", d)))];
+    stride.push_back(window.stride(d));
+    padding.push_back(steps.size == steps.whole ? window.padding(d) : 0);
+  }
+  set_arg(node, kernel_position + 1, to_arg(stride));
+  set_arg(node, kernel_position + 2, to_arg(padding));
+}
+
+void set_windows(
+    const PoolWindow& window,
+    size_t spatial,
+    const Dims& dilation,
+    double fill,
+    Rule& rule) {
+  if (rule.halos.empty()) {
+    return;
+  }
+  for (size_t d = 0; d < spatial; ++d) {
+    const int factor = find_factor(rule, cat("s", d));
+    rule.factors[static_cast<size_t>(factor)].window = {
+        .stride = window.stride(d),
+        .before = window.padding(d),
+        .after = dilation[d] * (window.kernel(d) - 1) - window.padding(d),
+        .fill = fill};
+  }
+}
+
 // --- Maxima with indices.
 
-// (input, ...) -> (output, indices)
-RuleFunction max_rule(size_t spatial) {
-  return [spatial](const Function& function, const Node& node) {
-    const std::string lead = plane(type_arg(function, node, 0), spatial);
-    const std::string input = cat(lead, " ", numbered(spatial, "s", "!"));
-    const std::string output = cat(lead, " ", numbered(spatial, "p", "!"));
-    return rule_from_terms({input}, {output, output}, function, node);
-  };
-}
+// (input, kernel_size, stride, padding, dilation, ceil_mode)
+//   -> (output, indices)
+// (grad, input, kernel_size, ..., ceil_mode, indices) -> gradient
+struct MaxPool {
+  size_t spatial;
+  bool backward;
 
-// (grad, input, ..., indices) -> gradient
-RuleFunction max_backward_rule(size_t spatial) {
-  return [spatial](const Function& function, const Node& node) {
-    const std::string lead = plane(type_arg(function, node, 1), spatial);
-    const std::string input = cat(lead, " ", numbered(spatial, "s", "!"));
-    const std::string output = cat(lead, " ", numbered(spatial, "p", "!"));
-    return rule_from_terms({output, input, output}, {input}, function, node);
-  };
-}
+  size_t kernel_position() const { return backward ? 2 : 1; }
+  size_t input_position() const { return backward ? 1 : 0; }
+
+  Dims dilation(const Node& node) const {
+    Dims out;
+    for (size_t d = 0; d < spatial; ++d) {
+      out.push_back(dim_at(node, kernel_position() + 3, d, 1));
+    }
+    return out;
+  }
+
+  Rule rule(const Function& function, const Node& node) const {
+    const std::string lead =
+        plane(type_arg(function, node, input_position()), spatial);
+    const std::string input = cat(lead, " ", numbered(spatial, "s", "~"));
+    const std::string output = cat(lead, " ", numbered(spatial, "s", ""));
+    Rule rule =
+        backward
+            ? rule_from_terms({output, input, output}, {input}, function, node)
+            : rule_from_terms({input}, {output, output}, function, node);
+    set_windows(
+        {kernel_position(), &node},
+        spatial,
+        dilation(node),
+        -std::numeric_limits<double>::infinity(),
+        rule);
+    return rule;
+  }
+
+  OpDef entry(std::string_view name) const {
+    return {
+        .name = name,
+        .rule_of = [*this](
+                       const Function& function,
+                       const Node& node) { return rule(function, node); },
+        .linear = backward ? Linear::First : Linear::No,
+        .localize =
+            [*this](
+                const Function& function,
+                Node& node,
+                const std::vector<Piece>& pieces) {
+              localize_padding(
+                  rule(function, node),
+                  spatial,
+                  kernel_position(),
+                  node,
+                  pieces);
+            },
+        .plane_index =
+            PlaneIndex{.in_result = !backward, .tensor = backward ? 2 : 1},
+        .input_gradient = backward ? std::optional(InputGradient{.operand = 1})
+                                   : std::nullopt,
+    };
+  }
+};
 
 // The last window must start inside the input or its left border.
 Dims pooled_sizes(
@@ -77,10 +167,8 @@ Dims pooled_sizes(
 TypesFunction max_pool_types(size_t spatial) {
   return [spatial](const Function& function, const Node& node) {
     const TensorType& input = type_arg(function, node, 0);
-    Dims dilation;
-    for (size_t d = 0; d < spatial; ++d) {
-      dilation.push_back(dim_at(node, 4, d, 1));
-    }
+    const Dims dilation =
+        MaxPool{.spatial = spatial, .backward = false}.dilation(node);
     const Dims sizes = pooled_sizes(
         {1, &node}, spatial, input.sizes, dilation, bool_arg(node, 5, false));
     return std::vector{
@@ -133,19 +221,6 @@ AverageTerms average_terms(
       cat(lead, " ", numbered(spatial, "s", splits ? "" : "!"))};
 }
 
-void set_windows(const PoolWindow& window, size_t spatial, Rule& rule) {
-  if (rule.halos.empty()) {
-    return;
-  }
-  for (size_t d = 0; d < spatial; ++d) {
-    const int factor = find_factor(rule, cat("s", d));
-    rule.factors[static_cast<size_t>(factor)].window = {
-        .stride = window.stride(d),
-        .before = window.padding(d),
-        .after = window.kernel(d) - 1 - window.padding(d)};
-  }
-}
-
 // (input, kernel_size, stride, padding, ceil_mode, count_include_pad,
 //  divisor_override)
 Rule average_rule(size_t spatial, const Function& function, const Node& node) {
@@ -155,7 +230,7 @@ Rule average_rule(size_t spatial, const Function& function, const Node& node) {
   const AverageTerms t = average_terms(
       plane(type_arg(function, node, 0), spatial), spatial, splits);
   Rule rule = rule_from_terms({t.input}, {t.output}, function, node);
-  set_windows(window, spatial, rule);
+  set_windows(window, spatial, Dims(spatial, 1), 0, rule);
   return rule;
 }
 
@@ -169,7 +244,7 @@ Rule average_backward_rule(
   const AverageTerms t = average_terms(
       plane(type_arg(function, node, 1), spatial), spatial, splits);
   Rule rule = rule_from_terms({t.output, t.input}, {t.input}, function, node);
-  set_windows(window, spatial, rule);
+  set_windows(window, spatial, Dims(spatial, 1), 0, rule);
   return rule;
 }
 
@@ -196,30 +271,6 @@ TypesFunction average_backward_types(size_t spatial) {
         spatial == 2 ? in_format_of(input, input.dtype, input.sizes)
                      : make_type(input.dtype, input.sizes)};
   };
-}
-
-// Who splits a dim pads it.
-void localize_padding(
-    const Rule& rule,
-    size_t spatial,
-    size_t kernel_position,
-    Node& node,
-    const std::vector<Piece>& pieces) {
-  if (rule.halos.empty()) {
-    return;
-  }
-  const Node whole = node;
-  const PoolWindow window = {kernel_position, &whole};
-  Dims stride;
-  Dims padding;
-  for (size_t d = 0; d < spatial; ++d) {
-    const Piece& steps =
-        pieces[static_cast<size_t>(find_factor(rule, cat("s", d)))];
-    stride.push_back(window.stride(d));
-    padding.push_back(steps.size == steps.whole ? window.padding(d) : 0);
-  }
-  set_arg(node, kernel_position + 1, to_arg(stride));
-  set_arg(node, kernel_position + 2, to_arg(padding));
 }
 
 OpDef average_pool(
@@ -275,6 +326,7 @@ OpDef average_pool_backward(
                 node,
                 pieces);
           },
+      .input_gradient = InputGradient{.operand = 1},
       .examples = std::move(examples),
   };
 }
@@ -282,44 +334,49 @@ OpDef average_pool_backward(
 }  // namespace
 
 void add_pooling_ops(OpTable& ops) {
-  ops.push_back({
-      .name = "aten.max_pool2d_with_indices",
-      .rule_of = max_rule(2),
-      .scratch_bytes = pool_scratch,
-      .types = max_pool_types(2),
-      .backward = "aten.max_pool2d_with_indices_backward",
-      .examples =
-          {"(f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1])",
-           "(f32[4, 8, 8], [2, 2])"},
-  });
-  ops.push_back({
-      .name = "aten.max_pool2d_with_indices_backward",
-      .rule_of = max_backward_rule(2),
-      .linear = Linear::First,
-      .types = input_gradient_types,
-      .examples = {"(f32[4, 8, 4, 4], f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1], "
-                   "[1, 1], false, i64[4, 8, 4, 4]<64)"},
-  });
-  ops.push_back({
-      .name = "aten.max_pool3d_with_indices",
-      .rule_of = max_rule(3),
-      .scratch_bytes = pool_scratch,
-      .types = max_pool_types(3),
-      .backward = "aten.max_pool3d_with_indices_backward",
-      .examples =
-          {"(f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2])",
-           "(f32[4, 4, 5, 8, 8], [3, 3, 3], [2, 2, 2], [1, 1, 1], "
-           "[1, 1, 1], true)"},
-  });
-  ops.push_back({
-      .name = "aten.max_pool3d_with_indices_backward",
-      .rule_of = max_backward_rule(3),
-      .linear = Linear::First,
-      .types = input_gradient_types,
-      .examples =
-          {"(f32[4, 4, 2, 4, 4], f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2], "
-           "[0, 0, 0], [1, 1, 1], false, i64[4, 4, 2, 4, 4]<256)"},
-  });
+  const auto add_max = [&](std::string_view name,
+                           std::string_view backward,
+                           size_t spatial,
+                           std::vector<std::string_view> examples) {
+    OpDef def = MaxPool{.spatial = spatial, .backward = false}.entry(name);
+    def.scratch_bytes = pool_scratch;
+    def.types = max_pool_types(spatial);
+    def.backward = backward;
+    def.examples = std::move(examples);
+    ops.push_back(std::move(def));
+  };
+  const auto add_max_backward = [&](std::string_view name,
+                                    size_t spatial,
+                                    std::vector<std::string_view> examples) {
+    OpDef def = MaxPool{.spatial = spatial, .backward = true}.entry(name);
+    def.types = input_gradient_types;
+    def.examples = std::move(examples);
+    ops.push_back(std::move(def));
+  };
+  add_max(
+      "aten.max_pool2d_with_indices",
+      "aten.max_pool2d_with_indices_backward",
+      2,
+      {"(f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1])",
+       "(f32[4, 8, 8], [2, 2])",
+       "(f32[4, 8, 16, 16], [3, 3], [1, 1], [1, 1], [2, 2])"});
+  add_max_backward(
+      "aten.max_pool2d_with_indices_backward",
+      2,
+      {"(f32[4, 8, 4, 4], f32[4, 8, 8, 8], [3, 3], [2, 2], [1, 1], "
+       "[1, 1], false, i64[4, 8, 4, 4]<64)"});
+  add_max(
+      "aten.max_pool3d_with_indices",
+      "aten.max_pool3d_with_indices_backward",
+      3,
+      {"(f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2])",
+       "(f32[4, 4, 7, 8, 8], [3, 3, 3], [2, 2, 2], [1, 1, 1], "
+       "[1, 1, 1], true)"});
+  add_max_backward(
+      "aten.max_pool3d_with_indices_backward",
+      3,
+      {"(f32[4, 4, 2, 4, 4], f32[4, 4, 4, 8, 8], [2, 2, 2], [2, 2, 2], "
+       "[0, 0, 0], [1, 1, 1], false, i64[4, 4, 2, 4, 4]<256)"});
   ops.push_back(average_pool(
       "aten.avg_pool2d",
       "aten.avg_pool2d_backward",

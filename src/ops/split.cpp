@@ -5,6 +5,7 @@
 #include "ops/call.h"
 #include "ops/lookup.h"
 #include "ops/node_builder.h"
+#include "ops/plane_index.h"
 
 #include <algorithm>
 #include <numeric>
@@ -191,10 +192,21 @@ LocalCall local_call(
   NodeBuilder builder(call.function);
   builder.begin("local", node.phase);
   const std::string op = local.op;
-  call.results =
-      split_lookup(rule, pieces) < 0
-          ? builder.call(std::move(local), types)
-          : append_lookup(builder, def, std::move(local), types, rule, pieces);
+  if (split_lookup(rule, pieces) >= 0) {
+    call.results =
+        append_lookup(builder, def, std::move(local), types, rule, pieces);
+  } else if (cuts_plane(def, rule, pieces)) {
+    call.results = append_plane_call(
+        builder,
+        def,
+        std::move(local),
+        types,
+        rule,
+        pieces,
+        plane_sizes(function, node, rule));
+  } else {
+    call.results = builder.call(std::move(local), types);
+  }
   while (call.node().op != op) {
     ++call.at;
   }

@@ -52,9 +52,9 @@ Node localize(
     const Pieces& pieces);
 
 // A function with that node alone, or with the calls around it that a split
-// lookup needs (lookup.h): its operands, in the order of weft::operands, are
-// inputs of their local types. Operands that localize dropped are not there;
-// `kept` tells which are.
+// lookup (lookup.h) or a cut plane (plane_index.h) needs: its operands, in the
+// order of weft::operands, are inputs of their local types. Operands that
+// localize dropped are not there; `kept` tells which are.
 struct LocalCall {
   Function function;
   std::vector<size_t> kept;

@@ -7,6 +7,7 @@
 #include "plan/pipeline_cut.h"
 #include "plan/schedule.h"
 #include "plan/sequence_split.h"
+#include "plan/spatial_split.h"
 #include "plan/spot.h"
 #include "plan/tensor_split.h"
 #include "plan/zero.h"
@@ -26,8 +27,6 @@ constexpr const char* kExpert = "expert";
 constexpr const char* kContext = "context";
 constexpr const char* kTensor = "tensor";
 
-constexpr size_t kFirstSpatialDim = 2;
-
 class Expansion {
  public:
   Expansion(const Parallel& parallel, const Graph& graph)
@@ -40,6 +39,7 @@ class Expansion {
       make_mesh();
       split_images();
       split_batch();
+      split_heads();
       if (needs_rules()) {
         rules_ = std::make_unique<StepRules>(graph_);
         tokens_ = token_dims(*rules_);
@@ -143,17 +143,39 @@ class Expansion {
 
   void split_images() {
     for (const Input& input : step_.inputs) {
-      const Dims& sizes = step_[input.value].type.sizes;
-      if (parallel_.spatial.empty() || input.kind != InputKind::Batch ||
-          sizes.size() != image().sizes.size()) {
+      if (parallel_.spatial.empty() || input.kind != InputKind::Batch) {
         continue;
       }
-      for (size_t i = 0; i < parallel_.spatial.size(); ++i) {
+      const size_t first = first_spatial_dim(step_[input.value].type, image());
+      for (size_t i = 0; first > 0 && i < parallel_.spatial.size(); ++i) {
         if (parallel_.spatial[i] > 1) {
-          layout_of(input.value).dims[kFirstSpatialDim + i] =
+          layout_of(input.value).dims[first + i] =
               split_over({spatial_name(i)});
         }
       }
+    }
+  }
+
+  // Where space ends, its axes go to samples, if there are enough.
+  void split_heads() {
+    if (parallel_.spatial.empty()) {
+      return;
+    }
+    Axes axes = batch_axes_;
+    for (size_t i = 0; i < parallel_.spatial.size(); ++i) {
+      if (parallel_.spatial[i] > 1) {
+        axes.push_back(spatial_name(i));
+      }
+    }
+    const std::vector<ValueId> all = heads(step_, image());
+    if (all.empty() || image().sizes.front() % ways(plan_.mesh, axes) != 0) {
+      return;
+    }
+    for (const ValueId value : all) {
+      layout_of(value).dims.front() = split_over(axes);
+    }
+    for (const ValueId value : spread_gradients(step_, image())) {
+      layout_of(value).dims.front() = split_over(batch_axes_);
     }
   }
 

@@ -108,6 +108,28 @@ forward:
 }
 )";
 
+constexpr const char* kImages = R"(graph @images
+
+func @step {
+  input %image : f32[8, 3, 8, 8] = batch "image"
+  input %labels : i64[8, 8, 8] = batch "labels"
+  input %fc : f32[4, 3] = parameter "fc" trained
+forward:
+  %y = aten.relu(%image) : f32[8, 3, 8, 8]
+  %mean = aten.mean.dim(%y, [2, 3]) : f32[8, 3]
+  %t = aten.t(%fc) : f32[3, 4]{1, 3}
+  %mm = aten.mm(%mean, %t) : f32[8, 4]
+  %rows = aten.view(%y, [8, 192]) : f32[8, 192]
+  %sum = aten.sum(%rows) : f32[]
+  %loss = aten.sum(%mm) : f32[]
+backward:
+  %seed = aten.ones_like(%mean) : f32[8, 3]
+  %one = aten.view(%seed, [8, 3, 1, 1]) : f32[8, 3, 1, 1]
+  %all = aten.expand(%one, [8, 3, 8, 8]) : f32[8, 3, 8, 8]{3, 1, 0, 0}
+  return loss = %loss
+}
+)";
+
 Parallel parse(const std::string& text) { return parse_parallel(text, "p"); }
 
 std::string message_of(const std::string& text) {
@@ -335,6 +357,24 @@ TEST(Expand, ExpertsAndImages) {
       "plan @others on <height=2, width=2> {\n"
       "  recompute cheap\n"
       "  %image [-, -, height, width]\n"
+      "}\n");
+  // The head by samples, and whole again what is spread over space; not what
+  // meets no parameter. Six ranks do not divide the samples.
+  EXPECT_EQ(
+      plan_of("data=2,spatial=2", kImages),
+      "plan @images on <data=2, height=2> {\n"
+      "  recompute cheap\n"
+      "  %image [data, -, height, -]\n"
+      "  %labels [data, height, -]\n"
+      "  %mean [data*height, -]\n"
+      "  %one [data, -, -, -]\n"
+      "}\n");
+  EXPECT_EQ(
+      plan_of("spatial=3x2", kImages),
+      "plan @images on <height=3, width=2> {\n"
+      "  recompute cheap\n"
+      "  %image [-, -, height:8, width]\n"
+      "  %labels [-, height:8, width]\n"
       "}\n");
   EXPECT_EQ(
       plan_of("spatial=2x2x2", kOthers),

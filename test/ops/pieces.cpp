@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/ones_like.h>
@@ -13,6 +14,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -164,6 +166,27 @@ at::Tensor draw_tensor(const TensorType& type, const Draw& draw) {
     elements = at::randint(low, high, type.sizes, at::kLong).to(scalar);
   }
   return lay_out(elements, type);
+}
+
+at::Tensor indices_in_windows(
+    const at::Tensor& drawn, const Rule& rule, const Dims& plane) {
+  at::Tensor indices = at::zeros_like(drawn);
+  const int64_t lead = drawn.dim() - static_cast<int64_t>(plane.size());
+  for (size_t d = 0; d < plane.size(); ++d) {
+    const int factor = find_factor(rule, cat("s", d));
+    const Window& window = rule.factors[static_cast<size_t>(factor)].window;
+    const int64_t dim = lead + static_cast<int64_t>(d);
+    Dims sizes(static_cast<size_t>(drawn.dim()), 1);
+    sizes[static_cast<size_t>(dim)] = drawn.size(dim);
+    const at::Tensor first =
+        at::arange(drawn.size(dim), drawn.options()) * window.stride -
+        window.before;
+    // One of the window's elements that is no padding.
+    const at::Tensor reach = drawn % (window.before + window.after + 1);
+    const at::Tensor at = (first.view(sizes) + reach).clamp(0, plane[d] - 1);
+    indices = indices * plane[d] + at;
+  }
+  return indices;
 }
 
 at::Tensor cut(

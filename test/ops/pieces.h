@@ -15,6 +15,12 @@ namespace weft {
 // type says.
 at::Tensor draw_tensor(const TensorType& type, const Draw& draw);
 
+// Like `drawn`, but every step of the windows has an index that its window
+// holds, in a plane of these sizes (OpDef::plane_index). Its last dims are the
+// steps.
+at::Tensor indices_in_windows(
+    const at::Tensor& drawn, const Rule& rule, const Dims& plane);
+
 // The elements that the pieces have of an operand, in the same order of
 // strides.
 at::Tensor cut(

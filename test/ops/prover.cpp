@@ -8,6 +8,7 @@
 #include "expansion.h"
 #include "ops/call.h"
 #include "ops/example.h"
+#include "ops/plane_index.h"
 #include "pieces.h"
 
 #include <ATen/TensorOperators.h>
@@ -262,6 +263,16 @@ class ExampleProof {
       }
       operands_.push_back(
           draw_tensor(operand_type(example_.function, example_.node, i), draw));
+    }
+    if (def_.plane_index && !def_.plane_index->in_result) {
+      const auto tensor = static_cast<size_t>(def_.plane_index->tensor);
+      operands_[tensor] = indices_in_windows(
+          operands_[tensor],
+          rule_by(def_, example_.function, example_.node),
+          plane_sizes(
+              example_.function,
+              example_.node,
+              rule_by(def_, example_.function, example_.node)));
     }
   }
 

@@ -3,6 +3,7 @@
 
 import subprocess
 
+import numpy
 import pytest
 from training_runs import ROOT, WEFT, environment, losses, make_text
 
@@ -21,18 +22,36 @@ WORDS = [
     ("llama", "data=2,tensor=2,zero=3"),
     ("moe", "expert=2"),
     ("moe", "data=2,expert=2,zero=1"),
+    ("resnet", "spatial=2"),
+    ("resnet", "data=2,spatial=2"),
+    ("unet3d", "spatial=2x2"),
 ]
+
+# Few voxels: one rank adds up their losses one by one, and many of them not to six digits.
+OPTIONS = {"unet3d": ["--set", "volume=8"]}
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    return make_text(tmp_path_factory.mktemp("text"))
+    """With folders of images beside it, for the models that want them."""
+    folder = tmp_path_factory.mktemp("data")
+    draw = numpy.random.default_rng(0)
+    images = {
+        "resnet": (draw.standard_normal((32, 3, 32, 32), dtype=numpy.float32), draw.integers(0, 10, 32)),
+        "unet3d": (draw.standard_normal((8, 1, 8, 8, 8), dtype=numpy.float32), draw.integers(0, 3, (8, 8, 8, 8))),
+    }
+    for model, arrays in images.items():
+        (folder / model).mkdir()
+        for field, array in enumerate(arrays):
+            numpy.save(folder / model / f"{field}.npy", array)
+    return make_text(folder / "text")
 
 
 def train(model, text, output, *more, steps=4):
+    data = text.parent / model if (text.parent / model).exists() else text
     done = subprocess.run(
-        [WEFT, "train", f"{ROOT}/examples/models/{model}.py:tiny", "--data", text, "--steps", str(steps), "--seed", "1"]
-        + ["--output", output, *more],
+        [WEFT, "train", f"{ROOT}/examples/models/{model}.py:tiny", "--data", data, "--steps", str(steps), "--seed", "1"]
+        + ["--output", output, *OPTIONS.get(model, []), *more],
         capture_output=True,
         text=True,
         env=environment(),
