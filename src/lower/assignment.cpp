@@ -46,6 +46,13 @@ std::vector<Levels> dims_of(
     const Assignment& assignment,
     const std::vector<DimFactors>& dims,
     const TensorType& type) {
+  if (assignment.ring && has_factor(dims, assignment.ring->stays) &&
+      has_factor(dims, assignment.ring->passes)) {
+    Assignment one = assignment;
+    one.factors[static_cast<size_t>(assignment.ring->passes)].clear();
+    one.ring.reset();
+    return dims_of(mesh, rule, one, dims, type);
+  }
   std::vector<Levels> out;
   for (size_t dim = 0; dim < type.sizes.size(); ++dim) {
     out.push_back(
@@ -84,6 +91,12 @@ bool is_sum(Combine combine) {
 
 }  // namespace
 
+bool has_factor(const std::vector<DimFactors>& dims, int factor) {
+  return std::any_of(dims.begin(), dims.end(), [factor](const DimFactors& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
 Layout operand_layout(
     const Mesh& mesh,
     const Rule& rule,
@@ -118,8 +131,12 @@ Layout result_layout(
       mesh, rule, assignment, rule.results[static_cast<size_t>(result)], type);
   layout.partial = assignment.carried;
   for (size_t i = 0; i < rule.factors.size(); ++i) {
-    if (is_sum(rule.factors[i].combine) &&
-        is_summed(rule, static_cast<int>(i), result)) {
+    const auto factor = static_cast<int>(i);
+    const bool is_joined =
+        assignment.ring &&
+        (factor == assignment.ring->stays || factor == assignment.ring->passes);
+    if (!is_joined && is_sum(rule.factors[i].combine) &&
+        is_summed(rule, factor, result)) {
       const Axes axes = axes_of(assignment.factors[i]);
       layout.partial.insert(layout.partial.end(), axes.begin(), axes.end());
     }

@@ -5,9 +5,33 @@
 #include "ops/call.h"
 #include "ops/kernel.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weft {
+namespace {
+
+void set_operands(Arg& arg, const std::vector<ValueId>& values, size_t& next) {
+  if (auto* id = std::get_if<ValueId>(&arg.data)) {
+    *id = values.at(next++);
+  } else if (auto* list = std::get_if<Arg::List>(&arg.data)) {
+    for (Arg& item : *list) {
+      set_operands(item, values, next);
+    }
+  }
+}
+
+}  // namespace
+
+void set_operands(Node& node, const std::vector<ValueId>& values) {
+  size_t next = 0;
+  for (Arg& arg : node.args) {
+    set_operands(arg, values, next);
+  }
+  for (Option& option : node.options) {
+    set_operands(option.value, values, next);
+  }
+}
 
 std::string Emitter::unique(const std::string& name) {
   std::string out = name;
@@ -60,6 +84,69 @@ ValueId Emitter::transfer(
   block.instructions.emplace_back(std::move(start));
   block.instructions.emplace_back(Wait{result});
   return result;
+}
+
+ValueId Emitter::start_send(ValueId value, int64_t peer) {
+  Start start;
+  start.kind = TransferKind::Send;
+  start.operands = {value};
+  start.peer = peer;
+  const Value sent = block.function[value];
+  start.results = {add_value(
+      block,
+      unique(cat(sent.name, ".sent")),
+      sent.type,
+      block.layouts[index(value)])};
+  const ValueId result = start.results.front();
+  block.instructions.emplace_back(std::move(start));
+  return result;
+}
+
+ValueId Emitter::start_receive(
+    TensorType type, Layout layout, int64_t peer, const std::string& base) {
+  Start start;
+  start.kind = TransferKind::Receive;
+  start.peer = peer;
+  start.results = {add_value(
+      block,
+      unique(cat(base, ".received")),
+      std::move(type),
+      std::move(layout))};
+  const ValueId result = start.results.front();
+  block.instructions.emplace_back(std::move(start));
+  return result;
+}
+
+void Emitter::wait(ValueId value) {
+  block.instructions.emplace_back(Wait{value});
+}
+
+std::vector<ValueId> Emitter::build(
+    const std::string& base,
+    const std::function<std::vector<ValueId>(NodeBuilder&)>& write,
+    const std::vector<Layout>& layouts) {
+  const size_t first_value = block.function.values.size();
+  const size_t first_node = block.function.nodes.size();
+  NodeBuilder builder(block.function);
+  builder.begin(base, phase);
+  std::vector<ValueId> results = write(builder);
+  for (size_t i = first_value; i < block.function.values.size(); ++i) {
+    const auto found =
+        std::find(results.begin(), results.end(), static_cast<ValueId>(i));
+    const auto position = static_cast<size_t>(found - results.begin());
+    const Value& value = block.function.values[i];
+    names.insert(value.name);
+    block.layouts.push_back(
+        position < layouts.size()
+            ? layouts[position]
+            : replicated(static_cast<int>(value.type.sizes.size())));
+    block.overwrites.push_back(ValueId::None);
+    block.offsets.push_back(-1);
+  }
+  for (size_t i = first_node; i < block.function.nodes.size(); ++i) {
+    block.instructions.emplace_back(Call{static_cast<NodeId>(i)});
+  }
+  return results;
 }
 
 ValueId Emitter::row_major(ValueId value, const std::string& base) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "graph/layout.h"
+#include "ops/node_builder.h"
 #include "program/program.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -35,11 +37,26 @@ struct Emitter {
       TensorType type,
       Layout layout,
       const std::string& base);
+  // Begin a transfer with one other rank; the caller appends the wait.
+  ValueId start_send(ValueId value, int64_t peer);
+  ValueId start_receive(
+      TensorType type, Layout layout, int64_t peer, const std::string& base);
+  void wait(ValueId value);
+  // Appends what `write` does by a builder, named after `base`, and returns
+  // what that returns. `layouts` are those of the returned values; all else is
+  // said to be whole, and is read by nobody but these calls.
+  std::vector<ValueId> build(
+      const std::string& base,
+      const std::function<std::vector<ValueId>(NodeBuilder&)>& write,
+      const std::vector<Layout>& layouts = {});
   // The value itself, or a copy of it, without gaps and in the order of its
   // dims.
   ValueId row_major(ValueId value, const std::string& base);
   // A name that is not used yet.
   std::string unique(const std::string& name);
 };
+
+// Puts `values` in the place of the node's operands, in order.
+void set_operands(Node& node, const std::vector<ValueId>& values);
 
 }  // namespace weft

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts early, waits late: each wait moves down to just before the first
 // instruction that reads its value, or takes over what it reads, so that calls
-// run while data is on its way.
+// run while data is on its way. Nobody reads what was sent: that is waited for
+// where lowering wanted it, and its storage is free from then on.
 #include "lower/pass.h"
 
 #include <algorithm>
@@ -46,7 +47,10 @@ void overlap_block(Block& block) {
     }
   };
   for (const Instruction& instruction : block.instructions) {
-    if (std::holds_alternative<Wait>(instruction)) {
+    if (const auto* wait = std::get_if<Wait>(&instruction)) {
+      if (transfer[index(wait->value)]->kind == TransferKind::Send) {
+        wait_for(wait->value);
+      }
       continue;
     }
     for (const ValueId value : reads(block, instruction)) {

@@ -12,6 +12,7 @@
 #include "lower/emit_move.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "lower/ring.h"
 #include "lower/sharded_step.h"
 #include "ops/kernel.h"
 #include "ops/lookup.h"
@@ -35,17 +36,6 @@ struct Version {
   bool is_gathered = false;
   bool is_later = false;
 };
-
-// Puts `values` in the place of the operands, in order.
-void set_operands(Arg& arg, const std::vector<ValueId>& values, size_t& next) {
-  if (auto* id = std::get_if<ValueId>(&arg.data)) {
-    *id = values.at(next++);
-  } else if (auto* list = std::get_if<Arg::List>(&arg.data)) {
-    for (Arg& item : *list) {
-      set_operands(item, values, next);
-    }
-  }
-}
 
 class RankStep {
  public:
@@ -144,6 +134,14 @@ class RankStep {
       is_as_recorded = is_as_recorded && block_.function[mine.back()].type ==
                                              local(read[i], layout);
     }
+    if (assignment.ring) {
+      const std::vector<ValueId> results = emit_ring(
+          emitter_, step_, whole, sharded_.rule(number), assignment, mine);
+      for (size_t i = 0; i < results.size(); ++i) {
+        finish(number, static_cast<int>(i), whole.results[i], results[i]);
+      }
+      return;
+    }
     const OpDef* def = find_op(whole.op);
     if (!is_as_recorded && is_view(whole) && def->sizes_arg >= 0) {
       // Every view of other sizes can be had of that.
@@ -153,13 +151,7 @@ class RankStep {
     const Pieces part = pieces(number, assignment);
     Node node = local_node(number, part);
     if (operands(node).size() == read.size()) {
-      size_t next = 0;
-      for (Arg& arg : node.args) {
-        set_operands(arg, mine, next);
-      }
-      for (Option& option : node.options) {
-        set_operands(option.value, mine, next);
-      }
+      set_operands(node, mine);
     } else {
       // Some were dropped, and none of these nodes reads a value twice.
       std::vector<ValueId> now(step_.values.size(), ValueId::None);
@@ -223,28 +215,18 @@ class RankStep {
       const Pieces& part,
       const std::vector<TensorType>& types,
       const std::vector<Layout>& made) {
-    const size_t first_value = block_.function.values.size();
-    const size_t first_node = block_.function.nodes.size();
-    NodeBuilder builder(block_.function);
-    builder.begin(step_[step_.nodes[number].results.front()].name, node.phase);
-    std::vector<ValueId> results = append_lookup(
-        builder, def, std::move(node), types, sharded_.rule(number), part);
-    for (size_t i = first_value; i < block_.function.values.size(); ++i) {
-      const auto value = static_cast<ValueId>(i);
-      const auto found = std::find(results.begin(), results.end(), value);
-      const TensorType& type = block_.function[value].type;
-      names_.insert(block_.function[value].name);
-      block_.layouts.push_back(
-          found == results.end()
-              ? replicated(static_cast<int>(type.sizes.size()))
-              : made[static_cast<size_t>(found - results.begin())]);
-      block_.overwrites.push_back(ValueId::None);
-      block_.offsets.push_back(-1);
-    }
-    for (size_t i = first_node; i < block_.function.nodes.size(); ++i) {
-      block_.instructions.emplace_back(Call{static_cast<NodeId>(i)});
-    }
-    return results;
+    return emitter_.build(
+        step_[step_.nodes[number].results.front()].name,
+        [&](NodeBuilder& builder) {
+          return append_lookup(
+              builder,
+              def,
+              std::move(node),
+              types,
+              sharded_.rule(number),
+              part);
+        },
+        made);
   }
 
   // Joins, averages and reduces what the node has made of the result.
@@ -324,10 +306,7 @@ class RankStep {
         continue;
       }
       Node node = local_node(index(made), pieces(index(made), *assignment));
-      size_t next = 0;
-      for (Arg& arg : node.args) {
-        set_operands(arg, {base.value}, next);
-      }
+      set_operands(node, {base.value});
       node.results.clear();
       const std::vector<TensorType> types = def->types(block_.function, node);
       if (types.size() != 1 ||
