@@ -20,10 +20,6 @@ namespace {
 // Rows of tiles that the channels-last kernels keep.
 constexpr int64_t kTiles = 8216;
 
-int64_t round_up(int64_t count, int64_t block) {
-  return (count + block - 1) / block * block;
-}
-
 bool is_pointwise(const Convolution& c) {
   for (size_t d = 0; d < c.spatial_dims(); ++d) {
     if (c.kernel(d) != 1 || c.stride(d) != 1 || c.padding(d) != 0) {
