@@ -121,6 +121,9 @@ class RingCall {
       if (next != me_ && sees(me_, next)) {
         taken = take_block(next);
       }
+      if (round == home_round()) {
+        start_home();
+      }
       if (sees(me_, now)) {
         pass_sums(compute(block, now), sums, now);
       }
@@ -324,7 +327,7 @@ class RingCall {
                 .build(
                     base_,
                     [&](NodeBuilder& builder) -> std::vector<ValueId> {
-                      return {add(builder, sums[i], one)};
+                      return {add(builder, one, sums[i])};
                     })
                 .front();
     }
@@ -351,30 +354,62 @@ class RingCall {
     }
   }
 
-  void take_home() {
+  // The own block's sums come from the last one on its route. They are expected
+  // as soon as nothing else will be from there: until then that rank waits.
+  size_t home_round() const {
+    const size_t last = route(me_).back();
+    size_t found = 0;
+    for (size_t round = 0; round < count_; ++round) {
+      const size_t now = (me_ + count_ - round) % count_;
+      const size_t next = (now + count_ - 1) % count_;
+      if (before_me(now, 2) == last ||
+          (next != me_ && before_me(next, 1) == last)) {
+        found = round;
+      }
+    }
+    return found;
+  }
+
+  // From which member this one takes something of a block, if it is at that
+  // place on the block's route or behind it; else none.
+  std::optional<size_t> before_me(size_t block, size_t place) const {
+    const std::vector<size_t> all = route(block);
+    const size_t mine = place_on(all);
+    return mine < place || mine == all.size() ? std::nullopt
+                                              : std::optional(all[mine - 1]);
+  }
+
+  void start_home() {
     const std::vector<size_t> all = route(me_);
     if (all.size() > 1) {
-      add_to_sums(joined_, receive_sums(me_, members_.ranks[all.back()]));
+      home_ = receive_sums(me_, members_.ranks[all.back()]);
     }
+  }
+
+  void take_home() {
+    add_to_sums(joined_, home_);
     finish(late_);
   }
 
   std::vector<ValueId> results() {
     std::vector<Layout> layouts;
+    std::vector<TensorType> types;
     for (size_t i = 0; i < joined_.size(); ++i) {
+      const TensorType& whole = step_[node_.results[i]].type;
       layouts.push_back(result_layout(
-          emitter_.mesh,
-          rule_,
-          assignment_,
-          static_cast<int>(i),
-          step_[node_.results[i]].type));
+          emitter_.mesh, rule_, assignment_, static_cast<int>(i), whole));
+      types.push_back(
+          local_type(whole, layouts.back(), emitter_.mesh, emitter_.rank));
     }
-    if (blocks_.finish) {
-      const Node here = local(mine_);
-      joined_ = emitter_.build(base_, [&](NodeBuilder& builder) {
-        return blocks_.finish(builder, here, joined_);
-      });
-    }
+    const Node here = local(mine_);
+    joined_ = emitter_.build(base_, [&](NodeBuilder& builder) {
+      std::vector<ValueId> out =
+          blocks_.finish ? blocks_.finish(builder, here, joined_) : joined_;
+      for (size_t i = 0; i < out.size(); ++i) {
+        out[i] = in_type(builder, out[i], types[i]);
+      }
+      return out;
+    });
     for (size_t i = 0; i < joined_.size(); ++i) {
       emitter_.block.layouts[index(joined_[i])] = layouts[i];
       emitter_.block.function[joined_[i]].name = step_[node_.results[i]].name;
@@ -404,6 +439,8 @@ class RingCall {
   // On their way: blocks, and sums, which have until the next sums.
   std::vector<ValueId> sent_;
   std::vector<ValueId> late_;
+  // What others have summed for the own block.
+  std::vector<ValueId> home_;
 };
 
 }  // namespace

@@ -21,22 +21,24 @@ namespace {
 constexpr int64_t kHeadDim = 1;
 constexpr int64_t kQueryDim = 2;
 // The logsumexp of no keys.
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
+constexpr double kNoKeys = -std::numeric_limits<double>::infinity();
 
 // Where a kernel has its arguments.
-struct Places {
+struct ArgumentPlaces {
   size_t dropout = 0;
   size_t causal = 0;
   // Operands with one row a query.
   std::span<const size_t> rows;
 };
 
-constexpr size_t kForwardRows[] = {0};
-constexpr Places kForward = {.dropout = 3, .causal = 4, .rows = kForwardRows};
-constexpr size_t kBackwardRows[] = {0, 1, 4, 5};
-constexpr Places kBackward = {.dropout = 6, .causal = 7, .rows = kBackwardRows};
+constexpr size_t kQueryRows[] = {0};
+constexpr ArgumentPlaces kForwardPlaces = {
+    .dropout = 3, .causal = 4, .rows = kQueryRows};
+constexpr size_t kGradientRows[] = {0, 1, 4, 5};
+constexpr ArgumentPlaces kBackwardPlaces = {
+    .dropout = 6, .causal = 7, .rows = kGradientRows};
 
-int64_t last(const Stretch& stretch) {
+int64_t last_of(const Stretch& stretch) {
   return stretch.start + (stretch.size - 1) * stretch.step;
 }
 
@@ -49,7 +51,7 @@ int64_t blind_queries(const Stretch& queries, const Stretch& keys) {
 }
 
 std::optional<Sight> sight_of(
-    const Places& places,
+    const ArgumentPlaces& places,
     const Node& node,
     const Stretch& queries,
     const Stretch& keys) {
@@ -62,10 +64,10 @@ std::optional<Sight> sight_of(
   if (attention_mask(node) != ValueId::None) {
     return std::nullopt;
   }
-  if (last(keys) <= queries.start) {
+  if (last_of(keys) <= queries.start) {
     return Sight::All;
   }
-  if (keys.start > last(queries)) {
+  if (keys.start > last_of(queries)) {
     return Sight::None;
   }
   const bool is_shifted =
@@ -74,7 +76,7 @@ std::optional<Sight> sight_of(
 }
 
 // With `rows` times `fill` before what it has along the dim; row-major.
-ValueId padded_along(
+ValueId with_first(
     NodeBuilder& builder, ValueId a, int64_t dim, int64_t rows, double fill) {
   const TensorType type = builder.type(a);
   Dims sizes = type.sizes;
@@ -89,19 +91,19 @@ ValueId padded_along(
 }
 
 // With `rows` queries before its own, which have `fill`.
-ValueId padded(NodeBuilder& builder, ValueId a, int64_t rows, double fill) {
+ValueId with_blind(NodeBuilder& builder, ValueId a, int64_t rows, double fill) {
   if (rows == 0) {
     return a;
   }
   if (is_row_major(builder.type(a))) {
-    return padded_along(builder, a, kQueryDim, rows, fill);
+    return with_first(builder, a, kQueryDim, rows, fill);
   }
   // The kernel has heads inside of queries.
   const ValueId turned =
       row_major(builder, transpose(builder, a, kHeadDim, kQueryDim));
   return transpose(
       builder,
-      padded_along(builder, turned, kHeadDim, rows, fill),
+      with_first(builder, turned, kHeadDim, rows, fill),
       kHeadDim,
       kQueryDim);
 }
@@ -114,7 +116,7 @@ struct Called {
 
 Called call_kernel(
     NodeBuilder& builder,
-    const Places& places,
+    const ArgumentPlaces& places,
     Node node,
     const Stretch& queries,
     const Stretch& keys) {
@@ -151,27 +153,27 @@ ValueId without_hidden(NodeBuilder& builder, ValueId logsumexp, ValueId mask) {
   }
   const auto keys = static_cast<int64_t>(builder.type(mask).sizes.size()) - 1;
   const ValueId highest = builder.call("aten.amax", {{mask}, to_arg({keys})});
-  const ValueId hidden =
-      builder.call("aten.eq.Scalar", {{highest}, {kNothing}});
+  const ValueId hidden = builder.call("aten.eq.Scalar", {{highest}, {kNoKeys}});
   return builder.call(
-      "aten.masked_fill.Scalar", {{logsumexp}, {hidden}, {kNothing}});
+      "aten.masked_fill.Scalar", {{logsumexp}, {hidden}, {kNoKeys}});
 }
 
-std::vector<ValueId> block(
+std::vector<ValueId> attention_block(
     NodeBuilder& builder,
     const Node& node,
     const Stretch& queries,
     const Stretch& keys) {
-  const Called called = call_kernel(builder, kForward, node, queries, keys);
+  const Called called =
+      call_kernel(builder, kForwardPlaces, node, queries, keys);
   const ValueId logsumexp =
       without_hidden(builder, called.results[1], attention_mask(node));
   return {
-      padded(builder, widened(builder, called.results[0]), called.blind, 0),
-      padded(builder, logsumexp, called.blind, kNothing)};
+      with_blind(builder, widened(builder, called.results[0]), called.blind, 0),
+      with_blind(builder, logsumexp, called.blind, kNoKeys)};
 }
 
 // The share of b is sigmoid(log of its weight - log of that of a).
-std::vector<ValueId> join(
+std::vector<ValueId> join_outputs(
     NodeBuilder& builder,
     const Node& node,
     const std::vector<ValueId>& a,
@@ -179,7 +181,7 @@ std::vector<ValueId> join(
   ValueId share = apply(builder, "aten.sigmoid", sub(builder, b[1], a[1]));
   if (attention_mask(node) != ValueId::None) {
     // Also where neither has any.
-    const ValueId none = builder.call("aten.eq.Scalar", {{b[1]}, {kNothing}});
+    const ValueId none = builder.call("aten.eq.Scalar", {{b[1]}, {kNoKeys}});
     share = builder.call("aten.masked_fill.Scalar", {{share}, {none}, {0.0}});
   }
   share = builder.call("aten.unsqueeze", {{share}, {int64_t{3}}});
@@ -188,30 +190,31 @@ std::vector<ValueId> join(
   return {output, builder.call("aten.logaddexp", {{a[1]}, {b[1]}})};
 }
 
-std::vector<ValueId> finish(
+std::vector<ValueId> finish_outputs(
     NodeBuilder& builder,
     const Node& node,
     const std::vector<ValueId>& joined) {
   const DType dtype = builder.type(value_arg(node, 0)).dtype;
   const ValueId logsumexp = attention_mask(node) == ValueId::None
                                 ? joined[1]
-                                : replaced(builder, joined[1], kNothing, 0);
+                                : replaced(builder, joined[1], kNoKeys, 0);
   return {in_dtype(builder, joined[0], dtype), logsumexp};
 }
 
-std::vector<ValueId> backward_block(
+std::vector<ValueId> gradient_block(
     NodeBuilder& builder,
     const Node& node,
     const Stretch& queries,
     const Stretch& keys) {
-  const Called called = call_kernel(builder, kBackward, node, queries, keys);
+  const Called called =
+      call_kernel(builder, kBackwardPlaces, node, queries, keys);
   return {
-      padded(builder, widened(builder, called.results[0]), called.blind, 0),
+      with_blind(builder, widened(builder, called.results[0]), called.blind, 0),
       widened(builder, called.results[1]),
       widened(builder, called.results[2])};
 }
 
-std::vector<ValueId> backward_finish(
+std::vector<ValueId> finish_gradients(
     NodeBuilder& builder,
     const Node& node,
     const std::vector<ValueId>& joined) {
@@ -223,7 +226,7 @@ std::vector<ValueId> backward_finish(
   return results;
 }
 
-auto sight_with(const Places& places) {
+auto sight_with(const ArgumentPlaces& places) {
   return
       [&places](const Node& node, const Stretch& queries, const Stretch& keys) {
         return sight_of(places, node, queries, keys);
@@ -236,19 +239,19 @@ Blocks attention_blocks() {
   return {
       .stays = "s",
       .passes = "t",
-      .sight = sight_with(kForward),
-      .block = block,
-      .join = join,
-      .finish = finish};
+      .sight = sight_with(kForwardPlaces),
+      .block = attention_block,
+      .join = join_outputs,
+      .finish = finish_outputs};
 }
 
 Blocks attention_backward_blocks() {
   return {
       .stays = "s",
       .passes = "t",
-      .sight = sight_with(kBackward),
-      .block = backward_block,
-      .finish = backward_finish};
+      .sight = sight_with(kBackwardPlaces),
+      .block = gradient_block,
+      .finish = finish_gradients};
 }
 
 }  // namespace weft
