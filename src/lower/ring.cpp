@@ -14,15 +14,15 @@ namespace weft {
 namespace {
 
 // What a rank holds of a factor, where that lies at even distances.
-std::optional<Stretch> stretch_of(
+std::optional<Stripe> stripe_of(
     const Mesh& mesh, const Levels& levels, int64_t whole, int64_t rank) {
   const std::vector<Piece> pieces = pieces_of(mesh, levels, whole, rank);
-  Stretch out = {.start = 0, .step = 1, .size = 1};
+  Stripe out = {.start = 0, .step = 1, .size = 1};
   // Of the levels inside the one in question.
   int64_t inside = 1;
   for (size_t i = pieces.size(); i-- > 0;) {
     const Piece& piece = pieces[i];
-    const bool is_all_inside = out == Stretch{0, 1, inside};
+    const bool is_all_inside = out == Stripe{0, 1, inside};
     out.start += piece.start * inside;
     if (piece.size > 1) {
       if (out.size == 1) {
@@ -40,8 +40,8 @@ std::optional<Stretch> stretch_of(
 // The members of one ring, and what each of them holds of both factors.
 struct Members {
   std::vector<int64_t> ranks;
-  std::vector<Stretch> stays;
-  std::vector<Stretch> passes;
+  std::vector<Stripe> stays;
+  std::vector<Stripe> passes;
 };
 
 std::optional<Members> members_of(
@@ -54,9 +54,9 @@ std::optional<Members> members_of(
   Members out;
   out.ranks = group_of(mesh, axes_of(assignment.factors[stays]), rank);
   for (const int64_t member : out.ranks) {
-    const auto first = stretch_of(
+    const auto first = stripe_of(
         mesh, assignment.factors[stays], rule.factors[stays].size, member);
-    const auto second = stretch_of(
+    const auto second = stripe_of(
         mesh, assignment.factors[passes], rule.factors[passes].size, member);
     if (!first || !second) {
       return std::nullopt;
@@ -240,7 +240,7 @@ class RingCall {
   }
 
   // The block's part of an operand with both factors.
-  ValueId cut(size_t operand, const Stretch& block) {
+  ValueId cut(size_t operand, const Stripe& block) {
     const TensorType type = emitter_.block.function[mine_[operand]].type;
     size_t dim = 0;
     while (

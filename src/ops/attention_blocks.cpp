@@ -38,13 +38,13 @@ constexpr size_t kGradientRows[] = {0, 1, 4, 5};
 constexpr ArgumentPlaces kBackwardPlaces = {
     .dropout = 6, .causal = 7, .rows = kGradientRows};
 
-int64_t last_of(const Stretch& stretch) {
-  return stretch.start + (stretch.size - 1) * stretch.step;
+int64_t last_of(const Stripe& stripe) {
+  return stripe.start + (stripe.size - 1) * stripe.step;
 }
 
 // How many queries come before the first one that sees the first key; negative
 // when already the first sees more than that.
-int64_t blind_queries(const Stretch& queries, const Stretch& keys) {
+int64_t blind_queries(const Stripe& queries, const Stripe& keys) {
   const int64_t apart = keys.start - queries.start;
   return apart > 0 ? (apart + queries.step - 1) / queries.step
                    : apart / queries.step;
@@ -53,8 +53,8 @@ int64_t blind_queries(const Stretch& queries, const Stretch& keys) {
 std::optional<Sight> sight_of(
     const ArgumentPlaces& places,
     const Node& node,
-    const Stretch& queries,
-    const Stretch& keys) {
+    const Stripe& queries,
+    const Stripe& keys) {
   if (number_arg(node, places.dropout, 0) != 0) {
     return std::nullopt;
   }
@@ -118,8 +118,8 @@ Called call_kernel(
     NodeBuilder& builder,
     const ArgumentPlaces& places,
     Node node,
-    const Stretch& queries,
-    const Stretch& keys) {
+    const Stripe& queries,
+    const Stripe& keys) {
   Called out;
   const bool is_causal = sight_of(places, node, queries, keys) == Sight::Some;
   out.blind = is_causal ? blind_queries(queries, keys) : 0;
@@ -161,8 +161,8 @@ ValueId without_hidden(NodeBuilder& builder, ValueId logsumexp, ValueId mask) {
 std::vector<ValueId> attention_block(
     NodeBuilder& builder,
     const Node& node,
-    const Stretch& queries,
-    const Stretch& keys) {
+    const Stripe& queries,
+    const Stripe& keys) {
   const Called called =
       call_kernel(builder, kForwardPlaces, node, queries, keys);
   const ValueId logsumexp =
@@ -204,8 +204,8 @@ std::vector<ValueId> finish_outputs(
 std::vector<ValueId> gradient_block(
     NodeBuilder& builder,
     const Node& node,
-    const Stretch& queries,
-    const Stretch& keys) {
+    const Stripe& queries,
+    const Stripe& keys) {
   const Called called =
       call_kernel(builder, kBackwardPlaces, node, queries, keys);
   return {
@@ -228,7 +228,7 @@ std::vector<ValueId> finish_gradients(
 
 auto sight_with(const ArgumentPlaces& places) {
   return
-      [&places](const Node& node, const Stretch& queries, const Stretch& keys) {
+      [&places](const Node& node, const Stripe& queries, const Stripe& keys) {
         return sight_of(places, node, queries, keys);
       };
 }

@@ -40,12 +40,12 @@ using ExpandFunction =
     std::function<std::vector<ValueId>(NodeBuilder&, const Node&)>;
 
 // Elements of a factor at even distances: start, start + step, ...
-struct Stretch {
+struct Stripe {
   int64_t start = 0;
   int64_t step = 1;
   int64_t size = 0;
 
-  bool operator==(const Stretch&) const = default;
+  bool operator==(const Stripe&) const = default;
 };
 
 // What the elements of one factor see of those of another.
@@ -62,13 +62,13 @@ struct Blocks {
 
   // What the elements see of the block; none where `block` cannot make it.
   std::function<std::optional<Sight>(
-      const Node&, const Stretch& stays, const Stretch& passes)>
+      const Node&, const Stripe& stays, const Stripe& passes)>
       sight = nullptr;
   // Appends the calls for a block of which something is seen, and gives what
   // each result gets of it, in the type for sums. Results with the factor
   // `passes` are the block's, and added up over all elements of `stays`.
   std::function<std::vector<ValueId>(
-      NodeBuilder&, const Node&, const Stretch& stays, const Stretch& passes)>
+      NodeBuilder&, const Node&, const Stripe& stays, const Stripe& passes)>
       block = nullptr;
   // For the other results: joins what they got of two sets of blocks. Null:
   // they are added up.

@@ -321,8 +321,8 @@ bool wants_stripes(
       continue;
     }
     const int64_t piece = size / ways;
-    const auto sight = [&](const Stretch& last) {
-      Stretch first = last;
+    const auto sight = [&](const Stripe& last) {
+      Stripe first = last;
       first.start = 0;
       return def->blocks->sight(node, first, last);
     };

@@ -24,7 +24,7 @@ namespace {
 
 // Piece `part` of `ways`: neighbours, or every `ways`-th. Neighbours need not
 // be equally many.
-Stretch piece(int64_t whole, int64_t ways, int64_t part, bool striped) {
+Stripe piece(int64_t whole, int64_t ways, int64_t part, bool striped) {
   if (striped) {
     return {part, ways, whole / ways};
   }
@@ -36,15 +36,15 @@ at::Tensor part_of(
     at::Tensor tensor,
     const std::vector<DimFactors>& dims,
     int factor,
-    const Stretch& stretch) {
+    const Stripe& stripe) {
   for (size_t dim = 0; dim < dims.size(); ++dim) {
     if (std::find(dims[dim].begin(), dims[dim].end(), factor) !=
         dims[dim].end()) {
       tensor = tensor.slice(
           static_cast<int64_t>(dim),
-          stretch.start,
-          stretch.start + (stretch.size - 1) * stretch.step + 1,
-          stretch.step);
+          stripe.start,
+          stripe.start + (stripe.size - 1) * stripe.step + 1,
+          stripe.step);
     }
   }
   return tensor;
@@ -107,8 +107,8 @@ class BlockRun {
 
   // Whether every block can be made.
   bool is_possible() const {
-    for (const Stretch& stays : stays_) {
-      for (const Stretch& passes : passes_) {
+    for (const Stripe& stays : stays_) {
+      for (const Stripe& passes : passes_) {
         if (!blocks_.sight(drawn_.example.node, stays, passes)) {
           return false;
         }
@@ -121,7 +121,7 @@ class BlockRun {
     const size_t count = drawn_.expected.size();
     std::vector<std::vector<at::Tensor>> sums(
         passes_.size(), std::vector<at::Tensor>(count));
-    for (const Stretch& stays : stays_) {
+    for (const Stripe& stays : stays_) {
       run_piece(stays, sums);
     }
     for (size_t block = 0; block < passes_.size(); ++block) {
@@ -144,11 +144,11 @@ class BlockRun {
  private:
   // The elements that stay, with all blocks.
   void run_piece(
-      const Stretch& stays, std::vector<std::vector<at::Tensor>>& sums) {
+      const Stripe& stays, std::vector<std::vector<at::Tensor>>& sums) {
     function_ = {};
     values_.clear();
     std::vector<Node> nodes;
-    for (const Stretch& passes : passes_) {
+    for (const Stripe& passes : passes_) {
       nodes.push_back(local_node(stays, passes));
     }
     NodeBuilder builder(function_);
@@ -198,7 +198,7 @@ class BlockRun {
   }
 
   // The node with these parts of its operands as inputs.
-  Node local_node(const Stretch& stays, const Stretch& passes) {
+  Node local_node(const Stripe& stays, const Stripe& passes) {
     Node node = drawn_.example.node;
     const std::vector<ValueId> read = operands(node);
     std::vector<ValueId> now(drawn_.example.function.values.size());
@@ -228,8 +228,8 @@ class BlockRun {
 
   const Drawn& drawn_;
   const Blocks& blocks_;
-  std::vector<Stretch> stays_;
-  std::vector<Stretch> passes_;
+  std::vector<Stripe> stays_;
+  std::vector<Stripe> passes_;
   Function function_;
   ValueTensors values_;
 };
