@@ -119,6 +119,12 @@ function(weft_gtest name)
   add_executable(${name} ${arg_SOURCES})
   weft_target(${name} USES ${arg_USES} HEADERS weft_test_headers)
   target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  if("torch" IN_LIST arg_USES)
+    set_target_properties(
+      ${name}
+      PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 6
+    )
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   string(REGEX REPLACE "_test$" "" labels ${name})
   if(NOT "torch" IN_LIST arg_USES)
