@@ -419,8 +419,11 @@ class Propagation {
         out.carried.push_back(choices[i].axis);
       } else if (option == kPassedRound) {
         out.ring = find_ring(node, rule);
-        axes[static_cast<size_t>(out.ring->stays)].push_back(choices[i].axis);
-        axes[static_cast<size_t>(out.ring->passes)].push_back(choices[i].axis);
+        if (out.ring) {
+          axes[static_cast<size_t>(out.ring->stays)].push_back(choices[i].axis);
+          axes[static_cast<size_t>(out.ring->passes)].push_back(
+              choices[i].axis);
+        }
       } else if (option != kNothing) {
         axes[static_cast<size_t>(option)].push_back(choices[i].axis);
       }

@@ -13,6 +13,17 @@
 namespace weft {
 namespace {
 
+const Ring& ring_of(const Assignment& assignment) {
+  WEFT_CHECK(assignment.ring.has_value(), "a node that does not go round");
+  return *assignment.ring;
+}
+
+const Blocks& blocks_of(const Node& node) {
+  const OpDef* def = find_op(node.op);
+  WEFT_CHECK(def != nullptr && def->blocks.has_value(), node.op, " in blocks");
+  return *def->blocks;
+}
+
 // What a rank holds of a factor, where that lies at even distances.
 std::optional<Stripe> stripe_of(
     const Mesh& mesh, const Levels& levels, int64_t whole, int64_t rank) {
@@ -44,13 +55,13 @@ struct Members {
   std::vector<Stripe> passes;
 };
 
-std::optional<Members> members_of(
+std::optional<Members> find_members(
     const Mesh& mesh,
     const Rule& rule,
     const Assignment& assignment,
     int64_t rank) {
-  const auto stays = static_cast<size_t>(assignment.ring->stays);
-  const auto passes = static_cast<size_t>(assignment.ring->passes);
+  const auto stays = static_cast<size_t>(ring_of(assignment).stays);
+  const auto passes = static_cast<size_t>(ring_of(assignment).passes);
   Members out;
   out.ranks = group_of(mesh, axes_of(assignment.factors[stays]), rank);
   for (const int64_t member : out.ranks) {
@@ -67,6 +78,16 @@ std::optional<Members> members_of(
   return out;
 }
 
+Members members_of(
+    const Mesh& mesh,
+    const Rule& rule,
+    const Assignment& assignment,
+    int64_t rank) {
+  std::optional<Members> found = find_members(mesh, rule, assignment, rank);
+  WEFT_CHECK(found.has_value(), "pieces that lie at no even distances");
+  return std::move(*found);
+}
+
 class RingCall {
  public:
   RingCall(
@@ -81,8 +102,9 @@ class RingCall {
         node_(node),
         rule_(rule),
         assignment_(assignment),
-        blocks_(*find_op(node.op)->blocks),
-        members_(*members_of(emitter.mesh, rule, assignment, emitter.rank)),
+        ring_(ring_of(assignment)),
+        blocks_(blocks_of(node)),
+        members_(members_of(emitter.mesh, rule, assignment, emitter.rank)),
         count_(members_.ranks.size()),
         me_(static_cast<size_t>(
             std::find(
@@ -92,13 +114,13 @@ class RingCall {
         base_(step[node.results.front()].name),
         joined_(node.results.size(), ValueId::None) {
     for (size_t i = 0; i < mine_.size(); ++i) {
-      const bool stays = has_factor(rule.operands[i], assignment.ring->stays);
-      if (has_factor(rule.operands[i], assignment.ring->passes)) {
+      const bool stays = has_factor(rule.operands[i], ring_.stays);
+      if (has_factor(rule.operands[i], ring_.passes)) {
         (stays ? cut_ : passing_).push_back(i);
       }
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
-      if (has_factor(rule.results[i], assignment.ring->passes)) {
+      if (has_factor(rule.results[i], ring_.passes)) {
         sums_.push_back(i);
       }
     }
@@ -243,8 +265,7 @@ class RingCall {
   ValueId cut(size_t operand, const Stripe& block) {
     const TensorType type = emitter_.block.function[mine_[operand]].type;
     size_t dim = 0;
-    while (
-        !has_factor({rule_.operands[operand][dim]}, assignment_.ring->passes)) {
+    while (!has_factor({rule_.operands[operand][dim]}, ring_.passes)) {
       ++dim;
     }
     Dims sizes = type.sizes;
@@ -283,7 +304,7 @@ class RingCall {
         all = blocks_.join(builder, here, joined_, got);
       }
       for (size_t i = 0; i < got.size(); ++i) {
-        if (has_factor(rule_.results[i], assignment_.ring->passes)) {
+        if (has_factor(rule_.results[i], ring_.passes)) {
           continue;
         }
         joined_[i] = number == me_ || blocks_.join
@@ -422,6 +443,7 @@ class RingCall {
   const Node& node_;
   const Rule& rule_;
   const Assignment& assignment_;
+  const Ring ring_;
   const Blocks& blocks_;
   const Members members_;
   const size_t count_;
@@ -461,8 +483,8 @@ bool can_pass_round(
     const Node& node,
     const Rule& rule,
     const Assignment& assignment) {
-  const auto stays = static_cast<size_t>(assignment.ring->stays);
-  const auto passes = static_cast<size_t>(assignment.ring->passes);
+  const auto stays = static_cast<size_t>(ring_of(assignment).stays);
+  const auto passes = static_cast<size_t>(ring_of(assignment).passes);
   const Axes axes = axes_of(assignment.factors[stays]);
   const Axes theirs = axes_of(assignment.factors[passes]);
   const int64_t count = ways(mesh, axes);
@@ -471,11 +493,12 @@ bool can_pass_round(
       rule.factors[stays].size < count || rule.factors[passes].size < count) {
     return false;
   }
-  const std::optional<Members> members = members_of(mesh, rule, assignment, 0);
+  const std::optional<Members> members =
+      find_members(mesh, rule, assignment, 0);
   if (!members) {
     return false;
   }
-  const Blocks& blocks = *find_op(node.op)->blocks;
+  const Blocks& blocks = blocks_of(node);
   for (size_t i = 0; i < members->ranks.size(); ++i) {
     for (size_t k = 0; k < members->ranks.size(); ++k) {
       const std::optional<Sight> sight =
@@ -494,11 +517,11 @@ double ring_bytes(
     const Node& node,
     const Rule& rule,
     const Assignment& assignment) {
-  const int passes = assignment.ring->passes;
+  const Ring ring = ring_of(assignment);
   double block = 0;
   const auto add_bytes = [&](const std::vector<DimFactors>& dims,
                              ValueId value) {
-    if (!has_factor(dims, passes) || has_factor(dims, assignment.ring->stays)) {
+    if (!has_factor(dims, ring.passes) || has_factor(dims, ring.stays)) {
       return;
     }
     const TensorType& type = function[value].type;
@@ -521,7 +544,7 @@ double ring_bytes(
     add_bytes(rule.results[i], node.results[i]);
   }
   const int64_t count =
-      ways(mesh, axes_of(assignment.factors[static_cast<size_t>(passes)]));
+      ways(mesh, axes_of(assignment.factors[static_cast<size_t>(ring.passes)]));
   return block * static_cast<double>(count - 1);
 }
 
