@@ -123,23 +123,17 @@ void Emitter::wait(ValueId value) {
 
 std::vector<ValueId> Emitter::build(
     const std::string& base,
-    const std::function<std::vector<ValueId>(NodeBuilder&)>& write,
-    const std::vector<Layout>& layouts) {
+    const std::function<std::vector<ValueId>(NodeBuilder&)>& append) {
   const size_t first_value = block.function.values.size();
   const size_t first_node = block.function.nodes.size();
   NodeBuilder builder(block.function);
   builder.begin(base, phase);
-  std::vector<ValueId> results = write(builder);
+  std::vector<ValueId> results = append(builder);
   for (size_t i = first_value; i < block.function.values.size(); ++i) {
-    const auto found =
-        std::find(results.begin(), results.end(), static_cast<ValueId>(i));
-    const auto position = static_cast<size_t>(found - results.begin());
-    const Value& value = block.function.values[i];
-    names.insert(value.name);
+    Value& value = block.function.values[i];
+    value.name = unique(value.name);
     block.layouts.push_back(
-        position < layouts.size()
-            ? layouts[position]
-            : replicated(static_cast<int>(value.type.sizes.size())));
+        replicated(static_cast<int>(value.type.sizes.size())));
     block.overwrites.push_back(ValueId::None);
     block.offsets.push_back(-1);
   }

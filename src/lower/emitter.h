@@ -42,13 +42,11 @@ struct Emitter {
   ValueId start_receive(
       TensorType type, Layout layout, int64_t peer, const std::string& base);
   void wait(ValueId value);
-  // Appends what `write` does by a builder, named after `base`, and returns
-  // what that returns. `layouts` are those of the returned values; all else is
-  // said to be whole, and is read by nobody but these calls.
+  // What `append` appends, whole on the rank, named after `base`; gives the
+  // results that it gives.
   std::vector<ValueId> build(
       const std::string& base,
-      const std::function<std::vector<ValueId>(NodeBuilder&)>& write,
-      const std::vector<Layout>& layouts = {});
+      const std::function<std::vector<ValueId>(NodeBuilder&)>& append);
   // The value itself, or a copy of it, without gaps and in the order of its
   // dims.
   ValueId row_major(ValueId value, const std::string& base);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts early, waits late: each wait moves down to just before the first
 // instruction that reads its value, or takes over what it reads, so that calls
-// run while data is on its way. Nobody reads what was sent: that is waited for
-// where lowering wanted it, and its storage is free from then on.
+// run while data is on its way. Nobody reads what was sent: its wait stays,
+// that its storage can be given back.
 #include "lower/pass.h"
 
 #include <algorithm>

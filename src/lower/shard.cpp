@@ -215,7 +215,7 @@ class RankStep {
       const Pieces& part,
       const std::vector<TensorType>& types,
       const std::vector<Layout>& made) {
-    return emitter_.build(
+    std::vector<ValueId> results = emitter_.build(
         step_[step_.nodes[number].results.front()].name,
         [&](NodeBuilder& builder) {
           return append_lookup(
@@ -225,8 +225,11 @@ class RankStep {
               types,
               sharded_.rule(number),
               part);
-        },
-        made);
+        });
+    for (size_t i = 0; i < results.size(); ++i) {
+      block_.layouts[index(results[i])] = made[i];
+    }
+    return results;
   }
 
   // Joins, averages and reduces what the node has made of the result.
