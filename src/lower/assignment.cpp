@@ -47,6 +47,13 @@ std::vector<Levels> layout_dims(
     TensorPlace place,
     const TensorType& type) {
   const std::vector<DimFactors>& dims = dims_of(rule, place);
+  if (assignment.ring && has_factor(dims, assignment.ring->stays) &&
+      has_factor(dims, assignment.ring->passes)) {
+    Assignment one = assignment;
+    one.factors[static_cast<size_t>(assignment.ring->passes)].clear();
+    one.ring.reset();
+    return layout_dims(mesh, rule, one, place, type);
+  }
   std::vector<Levels> out;
   for (size_t dim = 0; dim < type.sizes.size(); ++dim) {
     const int64_t size = type.sizes[dim];
@@ -108,6 +115,12 @@ bool is_sum(Combine combine) {
 
 }  // namespace
 
+bool has_factor(const std::vector<DimFactors>& dims, int factor) {
+  return std::any_of(dims.begin(), dims.end(), [factor](const DimFactors& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
 Layout operand_layout(
     const Mesh& mesh,
     const Rule& rule,
@@ -138,8 +151,12 @@ Layout result_layout(
       mesh, rule, assignment, {.in_result = true, .tensor = result}, type);
   layout.partial = assignment.carried;
   for (size_t i = 0; i < rule.factors.size(); ++i) {
-    if (is_sum(rule.factors[i].combine) &&
-        is_summed(rule, static_cast<int>(i), result)) {
+    const auto factor = static_cast<int>(i);
+    const bool is_joined =
+        assignment.ring &&
+        (factor == assignment.ring->stays || factor == assignment.ring->passes);
+    if (!is_joined && is_sum(rule.factors[i].combine) &&
+        is_summed(rule, factor, result)) {
       const Axes axes = axes_of(assignment.factors[i]);
       layout.partial.insert(layout.partial.end(), axes.begin(), axes.end());
     }

@@ -16,15 +16,30 @@
 
 namespace weft {
 
+// The factors of OpDef::blocks.
+struct Ring {
+  int stays = 0;
+  int passes = 0;
+
+  bool operator==(const Ring&) const = default;
+};
+
 struct Assignment {
   // How each factor of the rule is split, canonical.
   std::vector<Levels> factors;
   // Operands that are partial sums over these are read as they are, and the
   // results are partial sums too: the op is linear.
   Axes carried;
+  // Ranks pass blocks round (ring.h): both factors are split over the same
+  // axes, an operand with both only by the one that stays, and all results come
+  // out whole.
+  std::optional<Ring> ring = std::nullopt;
 
   bool operator==(const Assignment&) const = default;
 };
+
+// Whether one of the tensor's dims has the factor.
+bool has_factor(const std::vector<DimFactors>& dims, int factor);
 
 // Where operand `operand` of a value of this type must lie. The partial axes of
 // `now`, where it lies, stay as far as they are carried. A `~` dim lies in

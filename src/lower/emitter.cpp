@@ -5,6 +5,7 @@
 #include "ops/call.h"
 #include "ops/kernel.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weft {
@@ -83,6 +84,41 @@ ValueId Emitter::transfer(
   block.instructions.emplace_back(std::move(start));
   block.instructions.emplace_back(Wait{result});
   return result;
+}
+
+ValueId Emitter::start_send(ValueId value, int64_t peer) {
+  Start start;
+  start.kind = TransferKind::Send;
+  start.operands = {value};
+  start.peer = peer;
+  const Value sent = block.function[value];
+  start.results = {add_value(
+      block,
+      unique(cat(sent.name, ".sent")),
+      sent.type,
+      block.layouts[index(value)])};
+  const ValueId result = start.results.front();
+  block.instructions.emplace_back(std::move(start));
+  return result;
+}
+
+ValueId Emitter::start_receive(
+    TensorType type, Layout layout, int64_t peer, const std::string& base) {
+  Start start;
+  start.kind = TransferKind::Receive;
+  start.peer = peer;
+  start.results = {add_value(
+      block,
+      unique(cat(base, ".received")),
+      std::move(type),
+      std::move(layout))};
+  const ValueId result = start.results.front();
+  block.instructions.emplace_back(std::move(start));
+  return result;
+}
+
+void Emitter::wait(ValueId value) {
+  block.instructions.emplace_back(Wait{value});
 }
 
 std::vector<ValueId> Emitter::build(

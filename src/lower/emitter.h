@@ -37,6 +37,11 @@ struct Emitter {
       TensorType type,
       Layout layout,
       const std::string& base);
+  // Begin a transfer with one other rank; the caller appends the wait.
+  ValueId start_send(ValueId value, int64_t peer);
+  ValueId start_receive(
+      TensorType type, Layout layout, int64_t peer, const std::string& base);
+  void wait(ValueId value);
   // What `append` appends, whole on the rank, named after `base`; gives the
   // results that it gives.
   std::vector<ValueId> build(

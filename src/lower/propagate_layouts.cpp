@@ -6,8 +6,9 @@
 // split already; or stay a partial sum, where the operator is linear; or do
 // nothing. Of all combinations the one is taken for which the fewest bytes
 // travel: operands to where the node needs them, results to where the plan
-// wants them. Parameters lie where the plan put them and cost much to move;
-// everything else goes to them.
+// wants them. Where operands lie so that ranks can pass blocks round (ring.h),
+// they do: those bytes travel while the node is computed. Parameters lie where
+// the plan put them and cost much to move; everything else goes to them.
 //
 // Where all readers need less of a value than was made, its node is asked to
 // make just that in the next round (masks, constants, gradients of expanded
@@ -18,6 +19,7 @@
 #include "lower/halo.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "lower/ring.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
@@ -36,12 +38,15 @@ constexpr double kParameterWeight = 1000;
 constexpr double kIdleWeight = 8;
 // Between plans that move as much, less work a rank is better.
 constexpr double kWorkWeight = 1e-3;
+// What travels while the node is computed costs little.
+constexpr double kHiddenWeight = 1e-2;
 
 // Operations an element up to which an operator is little work.
 constexpr int64_t kCheapOperations = 32;
 
 constexpr int kNothing = -1;
 constexpr int kCarried = -2;
+constexpr int kPassedRound = -3;
 
 // Where a value is besides where it rests, in forward or after it: what is
 // gathered in forward is not kept (shard.cpp).
@@ -55,7 +60,7 @@ struct Moved {
 // What the axis may do at one node.
 struct Choice {
   std::string axis;
-  // Factors, kNothing or kCarried.
+  // Factors, kNothing, kCarried or kPassedRound.
   std::vector<int> options;
 };
 
@@ -279,6 +284,21 @@ class Propagation {
         });
   }
 
+  // Whether operands are split over the axis along both factors of the ring.
+  static bool meets_ring(
+      const std::string& axis,
+      const std::optional<Ring>& ring,
+      const std::vector<Suggestion>& suggestions) {
+    const auto is_split = [&](int factor) {
+      return std::any_of(
+          suggestions.begin(), suggestions.end(), [&](const Suggestion& one) {
+            return one.by_operand && one.factor == factor &&
+                   contains(axes_of(one.levels), axis);
+          });
+    };
+    return ring && is_split(ring->stays) && is_split(ring->passes);
+  }
+
   // Whether the node should become several that can be split where this one
   // must be whole: where that is little work, else it is better split
   // elsewhere.
@@ -333,6 +353,9 @@ class Propagation {
       if (is_partial && passes_on(node, axis.name)) {
         choice.options.push_back(kCarried);
       }
+      if (meets_ring(axis.name, find_ring(node, rule), suggestions)) {
+        choice.options.push_back(kPassedRound);
+      }
       for (const Suggestion& one : suggestions) {
         if (contains(axes_of(one.levels), axis.name) &&
             can_split(mesh_, step_, node, rule, one.factor, {}) &&
@@ -369,13 +392,15 @@ class Propagation {
       const Rule& rule,
       int factor,
       const Axes& axes,
+      bool is_passed_round,
       const std::vector<Suggestion>& suggestions) const {
     for (const Suggestion& one : suggestions) {
       const Axes theirs = axes_of(one.levels);
       if (one.factor == factor &&
           std::is_permutation(
               theirs.begin(), theirs.end(), axes.begin(), axes.end()) &&
-          can_split(mesh_, step_, node, rule, factor, one.levels)) {
+          (is_passed_round ||
+           can_split(mesh_, step_, node, rule, factor, one.levels))) {
         return one.levels;
       }
     }
@@ -397,20 +422,33 @@ class Propagation {
       const int option = choices[i].options[chosen[i]];
       if (option == kCarried) {
         out.carried.push_back(choices[i].axis);
+      } else if (option == kPassedRound) {
+        out.ring = find_ring(node, rule);
+        if (out.ring) {
+          axes[static_cast<size_t>(out.ring->stays)].push_back(choices[i].axis);
+          axes[static_cast<size_t>(out.ring->passes)].push_back(
+              choices[i].axis);
+        }
       } else if (option != kNothing) {
         axes[static_cast<size_t>(option)].push_back(choices[i].axis);
       }
     }
     for (size_t i = 0; i < axes.size(); ++i) {
       const auto factor = static_cast<int>(i);
+      const bool is_passed_round =
+          out.ring && (factor == out.ring->stays || factor == out.ring->passes);
       out.factors.push_back(
           axes[i].empty()
               ? Levels()
-              : split_as_suggested(node, rule, factor, axes[i], suggestions));
-      if (!axes[i].empty() &&
+              : split_as_suggested(
+                    node, rule, factor, axes[i], is_passed_round, suggestions));
+      if (!axes[i].empty() && !is_passed_round &&
           !can_split(mesh_, step_, node, rule, factor, out.factors.back())) {
         return std::nullopt;
       }
+    }
+    if (out.ring && !can_pass_round(mesh_, node, rule, out)) {
+      return std::nullopt;
     }
     return out;
   }
@@ -445,7 +483,10 @@ class Propagation {
 
   double cost(
       const Node& node, const Rule& rule, const Assignment& assignment) const {
-    double total = 0;
+    double total =
+        assignment.ring
+            ? kHiddenWeight * ring_bytes(mesh_, step_, node, rule, assignment)
+            : 0;
     const std::vector<ValueId> read = operands(node);
     for (size_t i = 0; i < read.size(); ++i) {
       const Layout& now = resting_[index(read[i])];
@@ -488,9 +529,6 @@ class Propagation {
     const Rule& rule = rules_[number];
     std::vector<Suggestion> suggestions;
     const std::vector<Choice> all = choices(node, rule, suggestions);
-    if (should_expand(node, rule, suggestions)) {
-      expanded_.insert(number);
-    }
     std::vector<size_t> chosen(all.size(), 0);
     Assignment best;
     best.factors.resize(rule.factors.size());
@@ -511,6 +549,9 @@ class Propagation {
       if (i == chosen.size()) {
         break;
       }
+    }
+    if (!best.ring && should_expand(node, rule, suggestions)) {
+      expanded_.insert(number);
     }
     set(number, best);
   }

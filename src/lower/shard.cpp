@@ -14,6 +14,7 @@
 #include "lower/halo.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "lower/ring.h"
 #include "lower/sharded_step.h"
 #include "ops/kernel.h"
 #include "ops/lookup.h"
@@ -141,6 +142,14 @@ class RankStep {
     }
     if (splits_windows(sharded_.rule(number), assignment)) {
       call_windowed(number, std::move(mine));
+      return;
+    }
+    if (assignment.ring) {
+      const std::vector<ValueId> results = emit_ring(
+          emitter_, step_, whole, sharded_.rule(number), assignment, mine);
+      for (size_t i = 0; i < results.size(); ++i) {
+        finish(number, static_cast<int>(i), whole.results[i], results[i]);
+      }
       return;
     }
     const OpDef* def = find_op(whole.op);

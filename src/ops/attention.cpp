@@ -72,14 +72,14 @@ std::vector<TensorType> attention_gradients(
   return types;
 }
 
-namespace {
-
-ValueId option_mask(const Node& node) {
+ValueId attention_mask(const Node& node) {
   const Arg* mask = find_option(node, "attn_mask");
   const auto* id =
       mask == nullptr ? nullptr : std::get_if<ValueId>(&mask->data);
   return id == nullptr ? ValueId::None : *id;
 }
+
+namespace {
 
 // (query, key, value, dropout_p, is_causal) -> (output, logsumexp)
 Rule cpu_rule(const Function& function, const Node& node) {
@@ -87,7 +87,7 @@ Rule cpu_rule(const Function& function, const Node& node) {
       type_arg(function, node, 0),
       type_arg(function, node, 1),
       bool_arg(node, 4, false));
-  const std::string mask = mask_term(function, option_mask(node), t);
+  const std::string mask = mask_term(function, attention_mask(node), t);
   return rule_from_terms(
       {t.query, t.key, t.value, mask}, {t.output, t.row}, function, node);
 }
@@ -136,7 +136,7 @@ Rule cpu_backward_rule(const Function& function, const Node& node) {
       type_arg(function, node, 1),
       type_arg(function, node, 2),
       bool_arg(node, 7, false));
-  const std::string mask = mask_term(function, option_mask(node), t);
+  const std::string mask = mask_term(function, attention_mask(node), t);
   return rule_from_terms(
       {t.output, t.query, t.key, t.value, t.output, t.row, mask},
       {t.query, t.key, t.value},
@@ -169,6 +169,7 @@ void add_attention_ops(OpTable& ops) {
       .scratch_bytes = cpu_scratch,
       .types = cpu_types,
       .expand = expand_attention,
+      .blocks = attention_blocks(),
       .backward = "aten._scaled_dot_product_flash_attention_for_cpu_backward",
       .examples =
           {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16])",
@@ -191,6 +192,7 @@ void add_attention_ops(OpTable& ops) {
       .scratch_bytes = cpu_backward_scratch,
       .types = attention_gradients,
       .expand = expand_attention_backward,
+      .blocks = attention_backward_blocks(),
       .examples =
           {"(f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8, 16], "
            "f32[4, 4, 8, 16], f32[4, 4, 8, 16], f32[4, 4, 8], 0.0, false)",

@@ -4,7 +4,7 @@
 // Batch and heads are free. So is the query's s, unless the mask is causal: a
 // piece would need to know where it starts. A split of t would need the softmax
 // joined across ranks, so it stays whole. The expansion frees both
-// (expand_attention.cpp).
+// (expand_attention.cpp), and so do blocks of keys (attention_blocks.cpp).
 #pragma once
 
 #include "ops/op_def.h"
@@ -30,6 +30,13 @@ AttentionTerms attention_terms(
 // A mask of 2 to 4 dims that broadcasts to [b, h, s, t]; "_" when absent.
 std::string mask_term(
     const Function& function, ValueId mask, const AttentionTerms& terms);
+
+// The option attn_mask; None when absent.
+ValueId attention_mask(const Node& node);
+
+// By blocks of keys and values, for the CPU's kernel and its backward.
+Blocks attention_blocks();
+Blocks attention_backward_blocks();
 
 // As torch.utils.flop_counter: two matrix products a head, causal or not, of
 // the operands at positions 0 to 2.

@@ -6,6 +6,7 @@
 // Which keys a causal mask hides is computed from the positions of queries and
 // keys, aten.arange, which know where a piece starts.
 #include "ops/arithmetic.h"
+#include "ops/attention.h"
 #include "ops/call.h"
 #include "ops/expand.h"
 
@@ -23,12 +24,6 @@ ValueId product(NodeBuilder& builder, ValueId a, ValueId b) {
   return builder.call("aten.matmul", {{a}, {b}});
 }
 
-ValueId option_value(const Node& node, std::string_view name) {
-  const Arg* arg = find_option(node, name);
-  const auto* id = arg == nullptr ? nullptr : std::get_if<ValueId>(&arg->data);
-  return id == nullptr ? ValueId::None : *id;
-}
-
 // Both passes: how the heads are cut, and the scores.
 class Attention {
  public:
@@ -39,7 +34,7 @@ class Attention {
         key_sizes_(builder.type(value_arg(node, first + 1)).sizes),
         grouped_(query_sizes_.at(1) != key_sizes_.at(1)),
         causal_(bool_arg(node, causal, false)),
-        mask_(option_value(node, "attn_mask")),
+        mask_(attention_mask(node)),
         scale_(number_option(
             node,
             "scale",
@@ -157,7 +152,7 @@ class Attention {
 };
 
 bool can_expand(NodeBuilder& builder, const Node& node, size_t dropout) {
-  const ValueId mask = option_value(node, "attn_mask");
+  const ValueId mask = attention_mask(node);
   return number_arg(node, dropout, 0) == 0 &&
          (mask == ValueId::None || is_floating(builder.type(mask).dtype));
 }

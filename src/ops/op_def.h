@@ -39,6 +39,52 @@ using LocalizeFunction = std::function<void(
 using ExpandFunction =
     std::function<std::vector<ValueId>(NodeBuilder&, const Node&)>;
 
+// Elements of a factor at even distances: start, start + step, ...
+struct Stripe {
+  int64_t start = 0;
+  int64_t step = 1;
+  int64_t size = 0;
+
+  bool operator==(const Stripe&) const = default;
+};
+
+// What the elements of one factor see of those of another.
+enum class Sight : uint8_t { None, Some, All };
+
+// How a node is computed for some elements of one factor, one block of another
+// factor after the other, where both must else be whole: attention, for some
+// queries, by blocks of keys. In what follows the node's operands are those
+// elements and that block, and lie in the builder's function.
+struct Blocks {
+  // The factors, by name. No result has both.
+  std::string_view stays = "";
+  std::string_view passes = "";
+
+  // What the elements see of the block; none where `block` cannot make it.
+  std::function<std::optional<Sight>(
+      const Node&, const Stripe& stays, const Stripe& passes)>
+      sight = nullptr;
+  // Appends the calls for a block of which something is seen, and gives what
+  // each result gets of it, in the type for sums. Results with the factor
+  // `passes` are the block's, and added up over all elements of `stays`.
+  std::function<std::vector<ValueId>(
+      NodeBuilder&, const Node&, const Stripe& stays, const Stripe& passes)>
+      block = nullptr;
+  // For the other results: joins what they got of two sets of blocks. Null:
+  // they are added up.
+  std::function<std::vector<ValueId>(
+      NodeBuilder&,
+      const Node&,
+      const std::vector<ValueId>& a,
+      const std::vector<ValueId>& b)>
+      join = nullptr;
+  // The results, once they have got all, in their own element types. Null: as
+  // they are.
+  std::function<std::vector<ValueId>(
+      NodeBuilder&, const Node&, const std::vector<ValueId>& joined)>
+      finish = nullptr;
+};
+
 enum class OpKind : uint8_t {
   Compute,  // makes new storage for its results
   View,     // results lie in the storage of operand 0; costs nothing
@@ -154,6 +200,10 @@ struct OpDef {
   // expanded before it is split. Gives nothing and appends nothing where the
   // arguments do not allow it. The node must not lie in the builder's function.
   ExpandFunction expand = nullptr;
+
+  // Ranks can pass blocks round instead of holding a factor whole
+  // (lower/ring.h).
+  std::optional<Blocks> blocks = std::nullopt;
 
   std::optional<WeightedMean> weighted_mean = std::nullopt;
   std::optional<BatchNormKind> batch_norm = std::nullopt;

@@ -286,16 +286,16 @@ class Expansion {
         print(parallel_),
         ": no input of the batch has a second dim that is a sequence (two or "
         "three dims)");
-    const Axes context_axes = context() > 1 ? Axes{kContext} : Axes{};
+    is_striped_ = parallel_.context > 1 &&
+                  wants_stripes(*rules_, tokens_, parallel_.context);
     for (const Input& input : step_.inputs) {
       const auto& spot = tokens_.sequence[index(input.value)];
       if (spot && context() > 1) {
-        check_length(spot->size, context());
-        split(
-            layout_of(input.value),
-            step_[input.value].type,
-            *spot,
-            context_axes);
+        if (parallel_.ulysses > 1) {
+          check_length(spot->size, context());
+        }
+        split_tokens(
+            layout_of(input.value), step_[input.value].type, *spot, {});
       }
     }
     if (parallel_.ulysses > 1) {
@@ -309,18 +309,43 @@ class Expansion {
           "; take fewer ranks, or context=",
           parallel_.ulysses);
       for (const SplitValue& each : heads) {
-        split_value(each, context_axes);
+        split(
+            split_otherwise(each.value),
+            step_[each.value].type,
+            each.spot,
+            {kContext});
       }
     }
     if (parallel_.sequence) {
-      Axes axes = context_axes;
-      axes.emplace_back(kTensor);
       for (const SplitValue& each :
            scattered_sums(*rules_, tokens_, tensor_.parameters)) {
         check_length(each.spot.size, context() * tensor());
-        split_value(each, axes);
+        split_tokens(
+            split_otherwise(each.value),
+            step_[each.value].type,
+            each.spot,
+            {kTensor});
       }
     }
+  }
+
+  // Over `context`, and what that leaves over `inner`. Where ranks pass blocks
+  // round, rank r of n has the tokens r, r + n, ...: then all see as much.
+  void split_tokens(
+      Layout& layout,
+      const TensorType& type,
+      const Spot& spot,
+      const Axes& inner) const {
+    if (!is_striped_ || spot.size % context() != 0) {
+      Axes axes = context() > 1 ? Axes{kContext} : Axes{};
+      axes.insert(axes.end(), inner.begin(), inner.end());
+      split(layout, type, spot, axes);
+      return;
+    }
+    const int64_t rows = spot.size / context();
+    split(
+        layout, type, {spot.dim, spot.sections * rows, context()}, {kContext});
+    split(layout, type, {spot.dim, spot.sections, rows}, inner);
   }
 
   void check_length(int64_t length, int64_t pieces) const {
@@ -334,17 +359,18 @@ class Expansion {
         " pieces");
   }
 
-  // With what splits the value anyway, so that the decision moves nothing else.
-  void split_value(const SplitValue& each, const Axes& axes) {
-    const TensorType& type = step_[each.value].type;
-    Layout& layout = layout_of(each.value);
-    if (const auto& batch = tokens_.batch[index(each.value)]) {
+  // With what splits the value anyway, so that a decision about something else
+  // moves nothing of that.
+  Layout& split_otherwise(ValueId value) {
+    const TensorType& type = step_[value].type;
+    Layout& layout = layout_of(value);
+    if (const auto& batch = tokens_.batch[index(value)]) {
       split(layout, type, *batch, batch_axes_);
     }
-    if (!tensor_.values.empty() && tensor_.values[index(each.value)]) {
-      split(layout, type, *tensor_.values[index(each.value)], {kTensor});
+    if (!tensor_.values.empty() && tensor_.values[index(value)]) {
+      split(layout, type, *tensor_.values[index(value)], {kTensor});
     }
-    split(layout, type, each.spot, axes);
+    return layout;
   }
 
   // --- What is kept from step to step.
@@ -408,6 +434,7 @@ class Expansion {
   std::vector<ValueId> order_;
   std::unique_ptr<StepRules> rules_;
   TokenDims tokens_;
+  bool is_striped_ = false;
   TensorSplit tensor_;
 };
 

@@ -310,8 +310,42 @@ TEST(Expand, UlyssesTurnsSequenceIntoHeads) {
       "ulysses=8: nothing that needs the whole sequence has heads that divide "
       "into 8; take fewer ranks, or context=8");
   EXPECT_EQ(
+      plan_of("ulysses=3", kAttention),
+      "ulysses=3: a sequence of 8 does not divide into 3 pieces");
+}
+
+TEST(Expand, ContextGivesEveryRankAsMuchOfACausalMask) {
+  EXPECT_EQ(
+      plan_of("data=2,context=2", kAttention),
+      "plan @attention on <data=2, context=2> {\n"
+      "  recompute cheap\n"
+      "  %x [data, (4 context:2), -]\n"
+      "}\n");
+  // What tensor scatters is every second token too.
+  EXPECT_EQ(
+      plan_of("context=2,tensor=2,sequence", kAttention),
+      "plan @attention on <context=2, tensor=2> {\n"
+      "  recompute cheap\n"
+      "  %x [-, (4 context:2), -]\n"
+      "  %qkv [(3 tensor:16), -]\n"
+      "  %out [-, tensor]\n"
+      "}\n");
+  // No stripes of 8 tokens for 3 ranks.
+  EXPECT_EQ(
       plan_of("context=3", kAttention),
-      "context=3: a sequence of 8 does not divide into 3 pieces");
+      "plan @attention on <context=3> {\n"
+      "  recompute cheap\n"
+      "  %x [-, context:8, -]\n"
+      "}\n");
+  std::string whole = kAttention;
+  const std::string causal = "0.0, true)";
+  whole.replace(whole.find(causal), causal.size(), "0.0, false)");
+  EXPECT_EQ(
+      plan_of("context=2", whole.c_str()),
+      "plan @attention on <context=2> {\n"
+      "  recompute cheap\n"
+      "  %x [-, context, -]\n"
+      "}\n");
 }
 
 TEST(Expand, Zero) {

@@ -2,6 +2,7 @@
 #include "plan/sequence_split.h"
 
 #include "base/error.h"
+#include "ops/op_def.h"
 
 #include <algorithm>
 #include <set>
@@ -219,6 +220,28 @@ class HeadsForSequence {
   std::vector<SplitValue> decided_;
 };
 
+// How many elements the factor has, when the sequence is all of it in one of
+// the node's operands; else 0.
+int64_t sequence_along(
+    const StepRules& rules,
+    const TokenDims& tokens,
+    size_t node,
+    std::string_view name) {
+  const Rule& rule = rules.rule(node);
+  const int factor = find_factor(rule, name);
+  const std::vector<ValueId> read = operands(rules.step().nodes[node]);
+  for (size_t o = 0; o < read.size() && factor >= 0; ++o) {
+    const auto& spot = tokens.sequence[index(read[o])];
+    const auto at = spot ? factor_at(rule, {false, static_cast<int>(o)}, *spot)
+                         : std::nullopt;
+    const int64_t size = rule.factors[static_cast<size_t>(factor)].size;
+    if (at && at->factor == factor && at->size == size) {
+      return size;
+    }
+  }
+  return 0;
+}
+
 // Whether the result is a partial sum when the parameters are split so.
 bool is_partial(const StepRules& rules, size_t node, const Spots& parameters) {
   const std::vector<ValueId> read = operands(rules.step().nodes[node]);
@@ -281,6 +304,34 @@ bool has_sequence(const StepRules& rules, const TokenDims& tokens) {
       step.inputs.begin(), step.inputs.end(), [&](const Input& input) {
         return tokens.sequence[index(input.value)].has_value();
       });
+}
+
+bool wants_stripes(
+    const StepRules& rules, const TokenDims& tokens, int64_t ways) {
+  const Function& step = rules.step();
+  for (size_t i = 0; i < step.nodes.size(); ++i) {
+    const Node& node = step.nodes[i];
+    const OpDef* def = find_op(node.op);
+    if (def == nullptr || !def->blocks) {
+      continue;
+    }
+    const int64_t size = sequence_along(rules, tokens, i, def->blocks->stays);
+    if (size == 0 || size % ways != 0 ||
+        size != sequence_along(rules, tokens, i, def->blocks->passes)) {
+      continue;
+    }
+    const int64_t piece = size / ways;
+    const auto sight = [&](const Stripe& last) {
+      Stripe first = last;
+      first.start = 0;
+      return def->blocks->sight(node, first, last);
+    };
+    if (sight({size - piece, 1, piece}) == Sight::None &&
+        sight({ways - 1, ways, piece}) == Sight::Some) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::vector<SplitValue> scattered_sums(

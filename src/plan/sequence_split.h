@@ -26,6 +26,12 @@ struct TokenDims {
 TokenDims token_dims(const StepRules& rules);
 bool has_sequence(const StepRules& rules, const TokenDims& tokens);
 
+// Whether ranks that pass blocks round (OpDef::blocks) have unequal work when
+// each holds neighbouring tokens, as a causal mask makes it, and equal
+// work when each holds every `ways`-th.
+bool wants_stripes(
+    const StepRules& rules, const TokenDims& tokens, int64_t ways);
+
 // Results of forward that are partial sums when `parameters` are split, and
 // what the batch looks up: where they have a dim for the sequence alone, in
 // themselves or in a view of them, that dim.

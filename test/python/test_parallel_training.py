@@ -18,6 +18,8 @@ WORDS = [
     ("gpt", "data=2,tensor=2,sequence,zero=3"),
     ("gpt", "data=2,shard=2,zero=3"),
     ("gpt", "data=2,tensor=2,context=2,zero=3"),
+    ("llama", "context=2"),
+    ("llama", "data=2,context=2,zero=3"),
     ("llama", "tensor=2,sequence"),
     ("llama", "data=2,tensor=2,zero=3"),
     ("moe", "expert=2"),

@@ -17,9 +17,16 @@ MODELS = {
     "gpt_megatron_sequence": "gpt",
     "gpt_fsdp": "gpt",
     "gpt_ulysses": "gpt",
+    "gpt_ring": "gpt without dropout",
     "gpt_2d": "gpt",
     "gpt_3d": "gpt",
     "cosmoflow_spatial": "cosmoflow",
+}
+# The file in examples/models, and arguments of its function `tiny`.
+SOURCES = {
+    "gpt": ("gpt", {}),
+    "gpt without dropout": ("gpt", {"dropout": 0.0}),
+    "cosmoflow": ("cosmoflow", {}),
 }
 
 
@@ -28,8 +35,10 @@ def graphs(tmp_path_factory):
     """The tiny examples, captured once."""
     folder = tmp_path_factory.mktemp("plans")
     models = pathlib.Path(__file__).parents[2] / "examples" / "models"
-    for name in sorted(set(MODELS.values())):
-        subprocess.run([PROGRAM, "capture", f"{models}/{name}.py:tiny", "-o", folder / f"{name}.graph"], check=True)
+    for name, (source, options) in SOURCES.items():
+        arguments = [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
+        path = folder / f"{name}.graph"
+        subprocess.run([PROGRAM, "capture", f"{models}/{source}.py:tiny", *arguments, "-o", path], check=True)
     return folder
 
 
@@ -47,7 +56,10 @@ def test_a_plan_fits_its_model(root, graphs, plan):
 @pytest.fixture(scope="module")
 def steps():
     torch.manual_seed(0)
-    return {name: Step(*importlib.import_module(name).tiny(), name="tiny") for name in sorted(set(MODELS.values()))}
+    return {
+        name: Step(*importlib.import_module(source).tiny(**options), name="tiny")
+        for name, (source, options) in SOURCES.items()
+    }
 
 
 @pytest.mark.parametrize("plan", MODELS)
