@@ -75,8 +75,12 @@ void propagate_layouts(Lowering& lowering);
 // One rank's step: local sizes, and calls and collectives, waited for at once,
 // wherever a value has to lie otherwise (shard.cpp).
 void shard(Lowering& lowering);
-// Sums that nobody reads yet travel together (bucket.cpp).
+// Views of what transfers bring are made where they are read (late_views.cpp).
+void late_views(Lowering& lowering);
+// Collectives whose results nobody reads yet travel together (bucket.cpp).
 void bucket(Lowering& lowering);
+// Stored pieces are gathered by layers, a layer ahead (gather_ahead.cpp).
+void gather_ahead(Lowering& lowering);
 // Updates each parameter as soon as it can be (update_early.cpp).
 void update_early(Lowering& lowering);
 // Moves each wait down to just before the first reader (overlap.cpp).

@@ -6,6 +6,7 @@
 // for the wires; but an update comes before what reads its results, as the
 // gathering of new parameters does.
 #include "lower/pass.h"
+#include "ops/op_def.h"
 
 #include <algorithm>
 #include <utility>
@@ -27,10 +28,11 @@ class EarlyUpdates {
       transfer_.push_back(
           start == nullptr ? std::vector<ValueId>() : start->operands);
     }
+    const std::vector<bool> is_update = find_updates();
     std::vector<Instruction> updates;
-    for (Instruction& instruction : block_.instructions) {
-      (is_update(instruction) ? updates : body_)
-          .push_back(std::move(instruction));
+    for (size_t i = 0; i < is_update.size(); ++i) {
+      (is_update[i] ? updates : body_)
+          .push_back(std::move(block_.instructions[i]));
     }
     measure_body();
     for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
@@ -60,10 +62,28 @@ class EarlyUpdates {
   }
 
  private:
-  bool is_update(const Instruction& instruction) const {
-    const auto* call = std::get_if<Call>(&instruction);
-    return call != nullptr &&
-           block_.function.nodes[index(call->node)].phase == Phase::Optimizer;
+  // By instruction: the optimizer's calls, and views that only they read or
+  // that are only returned.
+  std::vector<bool> find_updates() const {
+    std::vector<bool> out(block_.instructions.size(), false);
+    std::vector<bool> read_by_body(block_.function.values.size(), false);
+    for (size_t i = out.size(); i-- > 0;) {
+      const Instruction& instruction = block_.instructions[i];
+      if (const auto* call = std::get_if<Call>(&instruction)) {
+        const Node& node = block_.function.nodes[index(call->node)];
+        out[i] =
+            node.phase == Phase::Optimizer ||
+            (is_view(node) &&
+             std::none_of(
+                 node.results.begin(), node.results.end(), [&](ValueId result) {
+                   return read_by_body[index(result)];
+                 }));
+      }
+      for (const ValueId read : reads(block_, instruction)) {
+        read_by_body[index(read)] = read_by_body[index(read)] || !out[i];
+      }
+    }
+    return out;
   }
 
   void measure_body() {
