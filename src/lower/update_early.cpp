@@ -92,8 +92,16 @@ class EarlyUpdates {
     for (int64_t i = end; i >= 0; --i) {
       const Instruction& instruction = body_[static_cast<size_t>(i)];
       const auto* start = std::get_if<Start>(&instruction);
+      // What a transfer makes is there behind the wait for any of it.
+      int64_t ready = i;
+      if (start != nullptr) {
+        ready = next_start;
+        for (const ValueId made : start->results) {
+          ready = std::max(ready, ready_[index(made)]);
+        }
+      }
       for (const ValueId made : makes(block_, instruction)) {
-        ready_[index(made)] = start != nullptr ? next_start : i;
+        ready_[index(made)] = ready;
       }
       if (start != nullptr && (start->kind == TransferKind::AllReduce ||
                                start->kind == TransferKind::ReduceScatter)) {
@@ -103,6 +111,7 @@ class EarlyUpdates {
         note_read(read, i);
       }
       if (const auto* wait = std::get_if<Wait>(&instruction)) {
+        ready_[index(wait->value)] = i;
         for (const ValueId read : transfer_[index(wait->value)]) {
           note_read(read, i);
         }
