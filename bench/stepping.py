@@ -25,6 +25,8 @@ import sys
 import tempfile
 import time
 
+from slow_link import Place
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WEFT = pathlib.Path(os.environ.get("WEFT_PROGRAM") or pathlib.Path(sys.executable).parent / "weft")
 CLUSTER = ROOT / "examples" / "clusters" / "two_cores.cluster"
@@ -83,19 +85,26 @@ def wait_for(processes):
     return next((number for number, process in enumerate(processes) if process.returncode), None)
 
 
-def work(what, size, ranks=1, **settings):
-    """What rank 0 of a worker found, or the reason why there is nothing."""
+def work(what, size, ranks=1, places=None, **settings):
+    """What rank 0 of a worker found, or the reason why there is nothing. `places` says where each rank runs
+    (slow_link.py); without, here."""
     with tempfile.TemporaryDirectory() as folder:
         task = {"what": what, "model": size.model, "options": size.options, "steps": size.steps, **settings}
         task["meeting"] = f"{folder}/meeting"
         shared = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         processes = []
-        for rank in range(ranks):
+        for rank, place in enumerate(places or [Place()] * ranks):
             with open(f"{folder}/errors.{rank}", "w") as errors:
                 processes.append(
                     subprocess.Popen(
-                        [sys.executable, WORKER, json.dumps(task), f"{folder}/result"],
-                        env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+                        [*place.command, sys.executable, WORKER, json.dumps(task), f"{folder}/result"],
+                        env={
+                            **shared,
+                            **place.environment,
+                            "RANK": str(rank),
+                            "LOCAL_RANK": str(rank),
+                            "OMP_NUM_THREADS": "1",
+                        },
                         stderr=errors,
                     )
                 )
@@ -106,12 +115,15 @@ def work(what, size, ranks=1, **settings):
         return json.loads(pathlib.Path(f"{folder}/result").read_text())
 
 
-def simulated_seconds(program):
-    """What `weft simulate` says of the program's text; None when it cannot tell."""
+def simulated_seconds(program, cluster=None):
+    """What `weft simulate` says of the program's text, on the cluster of that text or the two_cores; None when it
+    cannot tell."""
     with tempfile.TemporaryDirectory() as folder:
         path, timeline = pathlib.Path(folder, "step.program"), pathlib.Path(folder, "step.timeline")
         path.write_text(program)
-        command = [WEFT, "simulate", path, "--cluster", CLUSTER, "--timeline", timeline]
+        machines = pathlib.Path(folder, "machines.cluster")
+        machines.write_text(cluster or CLUSTER.read_text())
+        command = [WEFT, "simulate", path, "--cluster", machines, "--timeline", timeline]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return None
         # rank, stream, instruction, start, end

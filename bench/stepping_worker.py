@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a measurement that stepping.py asks for: a task as JSON in, results as JSON out."""
 
-import importlib
+import gc
 import json
 import os
 import pathlib
@@ -11,106 +11,10 @@ import time
 import warnings
 
 import torch
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "examples" / "models"), str(ROOT / "test" / "python")]
-
-import weft  # noqa: E402
-from test_profile import measured_peak_bytes  # noqa: E402
-from weft.capture import batch_tensors  # noqa: E402
-
-RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
-def make(task):
-    """(model, batch, optimizer), with the same numbers each time."""
-    torch.manual_seed(0)
-    module, _, function = task["model"].partition(".")
-    return getattr(importlib.import_module(module), function)(**task["options"])
-
-
-def my_part(tensor):
-    rows = tensor.shape[0] // RANKS
-    return tensor[RANK * rows : (RANK + 1) * rows]
-
-
-def torch_step(model, batch, optimizer):
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        model(*batch).backward()
-        optimizer.step()
-
-    return step
-
-
-def eager(task):
-    return torch_step(*make(task))
-
-
-def compiled(task):
-    model, batch, optimizer = make(task)
-    return torch_step(torch.compile(model, dynamic=False), batch, optimizer)
-
-
-def ddp(task):
-    model, batch, optimizer = make(task)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{task['meeting']}", rank=RANK, world_size=RANKS)
-    wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    return torch_step(wrapped, tuple(map(my_part, batch)), optimizer)
-
-
-def meet(task):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{task['meeting']}", rank=RANK, world_size=RANKS)
-    return torch.distributed.device_mesh.init_device_mesh("cpu", (RANKS,))
-
-
-def same_optimizer(model, optimizer):
-    """Of the model's parameters as they are now, in the groups that they had."""
-    parameters = list(model.parameters())
-    matrices = [p for p in parameters if p.ndim >= 2]
-    vectors = [p for p in parameters if p.ndim < 2]
-    groups = [{**group, "params": part} for group, part in zip(optimizer.param_groups, [matrices, vectors])]
-    return type(optimizer)(groups)
-
-
-def fsdp2(task):
-    """FSDP2 as its tutorials have it: each block by itself, then the rest."""
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = meet(task)
-    model, batch, optimizer = make(task)
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    return torch_step(model, tuple(map(my_part, batch)), same_optimizer(model, optimizer))
-
-
-def dtensor(task):
-    """Megatron's pairs of products by DTensor. A rank's columns of qkv are those of its own heads."""
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
-    mesh = meet(task)
-    model, batch, optimizer = make(task)
-    for block in model.blocks:
-        block.attention.heads //= RANKS
-        parallelize_module(
-            block,
-            mesh,
-            {
-                "attention.qkv": ColwiseParallel(),
-                "attention.out": RowwiseParallel(),
-                "feed_forward.up": ColwiseParallel(),
-                "feed_forward.down": RowwiseParallel(),
-            },
-        )
-    return torch_step(model, batch, same_optimizer(model, optimizer))
-
-
-def by_weft(task):
-    model, batch, optimizer = make(task)
-    words = {"parallel": task["words"]} if "words" in task else {}
-    trainer = weft.parallelize(model, optimizer, batch, **words)
-    return trainer, batch
+from arms import PEERS, RANK, RANKS, by_weft, compiled, ddp, eager, make
+from test_profile import measured_peak_bytes
+from weft import _weft
+from weft.capture import batch_tensors
 
 
 def barrier():
@@ -171,20 +75,24 @@ def measure_steps(task):
         result["core_share"] = (time.process_time() - busy) / (time.perf_counter() - wall)
     result["program"] = trainer._core.program(batch_tensors(batch))
     if RANKS > 1:
-        shares = []
-        for number in range(task["repeats"]):
-            barrier()
-            shares.append(hidden_share(trainer._core.timeline(batch_tensors(batch), number)))
-        shares = [share for share in shares if share is not None]
-        result["hidden"] = statistics.median(shares) if shares else None
+        result["hidden"] = hidden_of(trainer, batch, task["repeats"])
     return result
+
+
+def hidden_of(trainer, batch, count):
+    """The median over timed steps."""
+    shares = []
+    for number in range(count):
+        barrier()
+        shares.append(hidden_share(trainer._core.timeline(batch_tensors(batch), number)))
+    shares = [share for share in shares if share is not None]
+    return statistics.median(shares) if shares else None
 
 
 def measure_sharing(task):
     """One peer and Weft under `words`, by turns."""
     trainer, batch = by_weft(task)
-    peer = {"FSDP2": fsdp2, "DTensor": dtensor}[task["peer"]](task)
-    arms = {task["peer"]: peer, "weft": lambda: trainer.step(batch)}
+    arms = {task["peer"]: PEERS[task["peer"]](task), "weft": lambda: trainer.step(batch)}
     for step in arms.values():
         seconds(step, 2)
     taken = {name: [] for name in arms}
@@ -192,17 +100,34 @@ def measure_sharing(task):
         for name, step in arms.items():
             taken[name] += seconds(step, task["steps"])
     result = {name: statistics.median(values) for name, values in taken.items()}
-    shares = []
-    for number in range(task["repeats"]):
-        barrier()
-        shares.append(hidden_share(trainer._core.timeline(batch_tensors(batch), number)))
-    shares = [share for share in shares if share is not None]
-    _, used_bytes, overflow_bytes, _ = trainer._core.memory(batch_tensors(batch))
-    return {
-        **result,
-        "hidden": statistics.median(shares) if shares else None,
-        "used_bytes": used_bytes + overflow_bytes,
-    }
+    result["program"] = trainer._core.program(batch_tensors(batch))
+    result["hidden"] = hidden_of(trainer, batch, task["repeats"])
+    return result
+
+
+def measure_sharing_memory(task):
+    """The most bytes of one rank in a step: what the CPU allocator gives and, for Weft, its arena, which does not come
+    from there. The model that Weft was shown is not counted: the processes of `weft train` have none."""
+    if task["arm"] == "weft":
+        trainer, batch = by_weft(task)
+        watch = _weft.AllocationWatch()
+        peak_bytes = peak_of(watch, lambda: trainer.step(batch))
+        _, used_bytes, overflow_bytes, _ = trainer._core.memory(batch_tensors(batch))
+        return {"bytes": peak_bytes + used_bytes + overflow_bytes}
+    watch = _weft.AllocationWatch()
+    return {"bytes": peak_of(watch, PEERS[task["arm"]](task))}
+
+
+def peak_of(watch, step):
+    # The first makes the optimizer's state.
+    for _ in range(2):
+        step()
+    gc.collect()
+    watch.reset_peak()
+    step()
+    peak_bytes = watch.peak_bytes
+    watch.close()
+    return peak_bytes
 
 
 def measure_memory(task):
@@ -224,7 +149,12 @@ def main():
     os.sched_setaffinity(0, {cores[RANK % len(cores)]})
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    measure = {"steps": measure_steps, "sharing": measure_sharing, "memory": measure_memory}
+    measure = {
+        "steps": measure_steps,
+        "sharing": measure_sharing,
+        "sharing_memory": measure_sharing_memory,
+        "memory": measure_memory,
+    }
     result = measure[task["what"]](task)
     if RANK == 0:
         pathlib.Path(sys.argv[2]).write_text(json.dumps(result))

@@ -21,15 +21,13 @@ int64_t machine_bytes() {
          static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-std::byte* map_memory(int64_t bytes, int fd) {
-  const int flags =
-      fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+std::byte* map_memory(int64_t bytes) {
   void* memory = ::mmap(
       nullptr,
       static_cast<size_t>(bytes),
       PROT_READ | PROT_WRITE,
-      flags,
-      fd,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+      -1,
       0);
   WEFT_CHECK_USER(
       memory != MAP_FAILED,
@@ -52,27 +50,17 @@ at::Tensor tensor_over(std::byte* memory, const TensorType& type) {
       at::TensorOptions().dtype(scalar_type_of(type.dtype)));
 }
 
-Arena::Arena(int64_t budget_bytes, bool is_shared)
+Arena::Arena(int64_t budget_bytes)
     : budget_bytes_(budget_bytes),
       limit_bytes_(budget_bytes > 0 ? budget_bytes : machine_bytes()) {
-  if (is_shared) {
-    step_fd_ = ::memfd_create("weft", MFD_CLOEXEC);
-    WEFT_CHECK_USER(
-        step_fd_ >= 0 && ::ftruncate(step_fd_, limit_bytes_) == 0,
-        "cannot make memory that ranks share: ",
-        std::strerror(errno));
-  }
-  resident_ = map_memory(limit_bytes_, -1);
-  step_ = map_memory(limit_bytes_, step_fd_);
+  resident_ = map_memory(limit_bytes_);
+  step_ = map_memory(limit_bytes_);
 }
 
 Arena::~Arena() {
   tensors_.clear();
   ::munmap(resident_, static_cast<size_t>(limit_bytes_));
   ::munmap(step_, static_cast<size_t>(limit_bytes_));
-  if (step_fd_ >= 0) {
-    ::close(step_fd_);
-  }
 }
 
 void Arena::check_fits(

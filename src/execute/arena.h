@@ -19,9 +19,8 @@ namespace weft {
 class Arena {
  public:
   // Memory is taken from the system when it is first touched, and never more
-  // than `budget_bytes` of it; 0: as much as the machine has. `is_shared` lets
-  // other processes map the step region (step_fd).
-  explicit Arena(int64_t budget_bytes = 0, bool is_shared = false);
+  // than `budget_bytes` of it; 0: as much as the machine has.
+  explicit Arena(int64_t budget_bytes = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -39,10 +38,6 @@ class Arena {
   // The most that any program asked of the step region.
   int64_t step_bytes() const { return step_bytes_; }
   int64_t budget_bytes() const { return budget_bytes_; }
-  // Of the whole step region; -1 when it is not shared.
-  int step_fd() const { return step_fd_; }
-  std::byte* step_base() const { return step_; }
-  int64_t limit_bytes() const { return limit_bytes_; }
 
  private:
   void check_fits(int64_t resident, int64_t step, const std::string& what);
@@ -51,7 +46,6 @@ class Arena {
   int64_t limit_bytes_ = 0;
   std::byte* resident_ = nullptr;
   std::byte* step_ = nullptr;
-  int step_fd_ = -1;
   int64_t resident_bytes_ = 0;
   int64_t step_bytes_ = 0;
   std::map<std::string, at::Tensor> tensors_;

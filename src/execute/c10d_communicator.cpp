@@ -5,6 +5,8 @@
 #include "execute/shared_sum.h"
 #include "program/transfer.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -160,45 +162,55 @@ class C10dCommunicator : public Communicator {
   }
 
   std::unique_ptr<Pending> all_gather(
-      const at::Tensor& whole, const at::Tensor& piece) override {
-    at::Tensor to = bytes_of(whole);
-    at::Tensor from = bytes_of(piece);
-    check_pieces(to, from);
-    count(TransferKind::AllGather, piece, whole);
-    return pending(
-        begin([&](c10d::Backend& group) {
-          return group._allgather_base(to, from, c10d::AllgatherOptions());
-        }),
-        {to, from});
+      at::TensorList wholes, at::TensorList pieces) override {
+    check_pieces(wholes, pieces);
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      count(TransferKind::AllGather, pieces[i], wholes[i]);
+    }
+    if (wholes.size() == 1) {
+      return gather_flat(
+          bytes_of(wholes.front()), bytes_of(pieces.front()), nullptr);
+    }
+    std::vector<at::Tensor> mine;
+    for (const at::Tensor& piece : pieces) {
+      mine.push_back(bytes_of(piece));
+    }
+    const at::Tensor from = at::cat(mine);
+    const at::Tensor to = at::empty({ranks() * from.numel()}, from.options());
+    return gather_flat(to, from, [this, to, all = wholes.vec()] {
+      // [rank][tensor] to [tensor][rank].
+      int64_t begin = 0;
+      const at::Tensor rows = to.view({ranks(), -1});
+      for (const at::Tensor& whole : all) {
+        const at::Tensor part = bytes_of(whole).view({ranks(), -1});
+        part.copy_(rows.narrow(1, begin, part.size(1)));
+        begin += part.size(1);
+      }
+    });
   }
 
   std::unique_ptr<Pending> reduce_scatter(
-      const at::Tensor& piece, const at::Tensor& whole) override {
-    at::Tensor to = flat(piece);
-    at::Tensor from = flat(whole);
-    check_pieces(from, to);
-    count(TransferKind::ReduceScatter, whole, piece);
-    if (backend_.scatters_sums) {
-      c10d::ReduceScatterOptions options;
-      options.reduceOp = c10d::ReduceOp::SUM;
-      return pending(
-          begin([&](c10d::Backend& group) {
-            return group._reduce_scatter_base(to, from, options);
-          }),
-          {to, from});
+      at::TensorList pieces, at::TensorList wholes) override {
+    check_pieces(wholes, pieces);
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      count(TransferKind::ReduceScatter, wholes[i], pieces[i]);
     }
-    at::Tensor terms = at::empty_like(from);
-    return exchange(terms, from, [terms, to, ranks = ranks_.size()] {
-      std::vector<std::byte*> pieces;
-      for (size_t member = 0; member < ranks; ++member) {
-        pieces.push_back(
-            static_cast<std::byte*>(terms.data_ptr()) + member * to.nbytes());
+    if (wholes.size() == 1) {
+      return scatter_flat(flat(pieces.front()), flat(wholes.front()), nullptr);
+    }
+    std::vector<at::Tensor> rows;
+    for (const at::Tensor& whole : wholes) {
+      rows.push_back(flat(whole).view({ranks(), -1}));
+    }
+    // [tensor][rank] to [rank][tensor].
+    const at::Tensor from = at::cat(rows, 1).view({-1});
+    const at::Tensor to = at::empty({from.numel() / ranks()}, from.options());
+    return scatter_flat(to, from, [to, all = pieces.vec()] {
+      int64_t begin = 0;
+      for (const at::Tensor& piece : all) {
+        flat(piece).copy_(to.narrow(0, begin, piece.numel()));
+        begin += piece.numel();
       }
-      add_up(
-          pieces,
-          static_cast<std::byte*>(to.data_ptr()),
-          static_cast<size_t>(to.numel()),
-          to.scalar_type());
     });
   }
 
@@ -277,11 +289,64 @@ class C10dCommunicator : public Communicator {
     return flat(tensor).view(at::kByte);
   }
 
-  void check_pieces(const at::Tensor& whole, const at::Tensor& piece) const {
+  int64_t ranks() const { return static_cast<int64_t>(ranks_.size()); }
+
+  void check_pieces(at::TensorList wholes, at::TensorList pieces) const {
     WEFT_CHECK(
-        whole.nbytes() == piece.nbytes() * ranks_.size() &&
-            whole.scalar_type() == piece.scalar_type(),
-        "a whole that is not as large as all pieces");
+        wholes.size() == pieces.size() && !wholes.empty(),
+        "a collective needs a piece of every tensor");
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      WEFT_CHECK(
+          wholes[i].nbytes() == pieces[i].nbytes() * ranks_.size() &&
+              wholes[i].scalar_type() == pieces[i].scalar_type(),
+          "a whole that is not as large as all pieces");
+    }
+  }
+
+  std::unique_ptr<Pending> gather_flat(
+      at::Tensor to, at::Tensor from, std::function<void()> after) {
+    return pending(
+        begin([&](c10d::Backend& group) {
+          return group._allgather_base(to, from, c10d::AllgatherOptions());
+        }),
+        {to, from},
+        true,
+        std::move(after));
+  }
+
+  std::unique_ptr<Pending> scatter_flat(
+      at::Tensor to, at::Tensor from, std::function<void()> after) {
+    if (backend_.scatters_sums) {
+      c10d::ReduceScatterOptions options;
+      options.reduceOp = c10d::ReduceOp::SUM;
+      return pending(
+          begin([&](c10d::Backend& group) {
+            return group._reduce_scatter_base(to, from, options);
+          }),
+          {to, from},
+          true,
+          std::move(after));
+    }
+    at::Tensor terms = at::empty_like(from);
+    return exchange(
+        terms,
+        from,
+        [terms, to, ranks = ranks_.size(), after = std::move(after)] {
+          std::vector<std::byte*> pieces;
+          for (size_t member = 0; member < ranks; ++member) {
+            pieces.push_back(
+                static_cast<std::byte*>(terms.data_ptr()) +
+                member * to.nbytes());
+          }
+          add_up(
+              pieces,
+              static_cast<std::byte*>(to.data_ptr()),
+              static_cast<size_t>(to.numel()),
+              to.scalar_type());
+          if (after) {
+            after();
+          }
+        });
   }
 
   int peer() const {

@@ -43,16 +43,17 @@ class Communicator {
   // Puts `tensor` of the rank `root` of the run into that of the others.
   virtual std::unique_ptr<Pending> broadcast(
       const at::Tensor& tensor, int64_t root) = 0;
-  // Puts the `piece` of every rank into `whole`, one after the other in the
-  // order of the ranks. `whole` has as many elements as all pieces.
+  // Puts the piece of every rank into the whole, one after the other in the
+  // order of the ranks; the whole has as many elements as all pieces. One
+  // tensor, or several that travel together, each with its piece.
   virtual std::unique_ptr<Pending> all_gather(
-      const at::Tensor& whole, const at::Tensor& piece) = 0;
-  // Cuts the sum over the group of `whole` into as many equal stretches as
-  // there are ranks, and puts the stretch of this one into `piece`. The same
+      at::TensorList wholes, at::TensorList pieces) = 0;
+  // Cuts the sum over the group of the whole into as many equal stretches as
+  // there are ranks, and puts the stretch of this one into the piece. The same
   // bits in every run: added up in the order of the ranks, 16 bit floats in 32
-  // bits (not so by NCCL).
+  // bits (not so by NCCL). One tensor, or several of one type together.
   virtual std::unique_ptr<Pending> reduce_scatter(
-      const at::Tensor& piece, const at::Tensor& whole) = 0;
+      at::TensorList pieces, at::TensorList wholes) = 0;
   // Cuts both into as many equal stretches as there are ranks: stretch j of
   // `from` goes to rank j, and stretch i of `to` comes from rank i.
   virtual std::unique_ptr<Pending> all_to_all(
@@ -78,8 +79,10 @@ class World {
   virtual ~World() = default;
   // Among `ranks`, which are in order and hold this one, for tensors of
   // `device`. All of them must ask. By shared memory when it holds such tensors
-  // and they are on one machine, unless WEFT_COMMUNICATION=gloo. Throws
-  // UserError when nothing serves the device.
+  // and they are on one machine, unless WEFT_COMMUNICATION=gloo; there, large
+  // tensors are read in the memory of their rank when the system lets them, and
+  // WEFT_COMMUNICATION is not "segment". Throws UserError when nothing serves
+  // the device.
   virtual std::unique_ptr<Communicator> group(
       const std::vector<int64_t>& ranks,
       c10::DeviceType device = c10::DeviceType::CPU) = 0;
@@ -91,12 +94,6 @@ class World {
   // Tells the others what this rank does: `doing` is asked about once a second
   // by another thread. An empty function ends it.
   virtual void watch(std::function<std::string()> doing) = 0;
-  // `base` is a MAP_SHARED mapping of all `bytes` of `fd`, which stays open:
-  // ranks of this machine then read large tensors that lie in it without a copy
-  // in between, if all ranks of the group have shared theirs. To be ended by
-  // stop_sharing(base) before it is unmapped, with no collective under way.
-  virtual void share_memory(void* base, size_t bytes, int fd) = 0;
-  virtual void stop_sharing(void* base) = 0;
 };
 
 // Returns when all ranks are there. Throws UserError when they do not come

@@ -2,14 +2,12 @@
 #include "execute/communicator.h"
 
 #include "base/text.h"
-#include "execute/shared_segment.h"
 #include "execute/test_ranks.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
@@ -26,7 +24,7 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(
     Both,
     Communication,
-    testing::Values("shared", "gloo"),
+    testing::Values("shared", "segment", "gloo"),
     [](const auto& kind) { return std::string(kind.param); });
 
 TEST_P(Communication, TwoRanksAgree) {
@@ -38,12 +36,11 @@ TEST_P(Communication, ThreeRanksAgree) {
 }
 
 TEST(SharedMemory, TheBitsAreThoseOfAddingInTheOrderOfRanks) {
-  EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_OrderOfRanks"), 0);
-}
-
-TEST(SharedMemory, ArenasAreReadInPlace) {
-  EXPECT_EQ(run_as_ranks(2, "RankProgram.DISABLED_Arenas"), 0);
-  EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_Arenas"), 0);
+  for (const char* way : {"shared", "segment"}) {
+    ::setenv("WEFT_COMMUNICATION", way, 1);
+    EXPECT_EQ(run_as_ranks(3, "RankProgram.DISABLED_OrderOfRanks"), 0) << way;
+  }
+  ::unsetenv("WEFT_COMMUNICATION");
 }
 
 TEST(RankProgram, DISABLED_Collectives) {
@@ -144,91 +141,42 @@ TEST(RankProgram, DISABLED_OrderOfRanks) {
   }
 }
 
-TEST(RankProgram, DISABLED_Arenas) {
-  const Rendezvous rendezvous = begin_rank();
-  const auto world = connect(rendezvous);
-  const std::vector<int64_t> ranks = all_ranks(rendezvous);
-  const auto all = world->group(ranks);
-  const int64_t count = 300'001;
-  // The second time memory is another one, at a place of its own.
-  for (int64_t time = 0; time < 2; ++time) {
-    const SharedSegment arena = SharedSegment::create(16 << 20);
-    world->share_memory(arena.data(), arena.bytes(), arena.fd());
-    at::Tensor inside = at::from_blob(
-        arena.data() + 4096 * (rendezvous.rank + 1), {count}, at::kFloat);
-    for (int64_t round = 0; round < 3; ++round) {
-      at::Tensor outside = numbers(count, rendezvous.rank + round, at::kFloat);
-      inside.copy_(outside);
-      all->all_reduce(inside)->wait();
-      all->all_reduce(outside)->wait();
-      EXPECT_TRUE(inside.equal(outside));
-
-      inside.copy_(numbers(count, rendezvous.rank, at::kFloat));
-      all->broadcast(inside, 1)->wait();
-      EXPECT_TRUE(inside.equal(numbers(count, 1, at::kFloat)));
-
-      inside.copy_(numbers(count, rendezvous.rank, at::kFloat));
-      at::Tensor whole = at::empty({rendezvous.size, count}, at::kFloat);
-      all->all_gather(whole, inside)->wait();
-      for (const int64_t other : ranks) {
-        EXPECT_TRUE(whole[other].equal(numbers(count, other, at::kFloat)));
-      }
-
-      // Only some ranks have theirs in an arena.
-      at::Tensor mixed =
-          rendezvous.rank == 0 ? inside : at::empty({count}, at::kFloat);
-      mixed.copy_(numbers(count, rendezvous.rank + round, at::kFloat));
-      all->all_reduce(mixed)->wait();
-      EXPECT_TRUE(mixed.equal(outside));
-    }
-    world->stop_sharing(arena.data());
-  }
-}
-
 // Prints; asserts nothing about time.
 TEST(RankProgram, DISABLED_Times) {
   const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
   const std::vector<int64_t> ranks = all_ranks(rendezvous);
   const auto all = world->group(ranks);
-  const SharedSegment arena = SharedSegment::create(64 << 20);
-  world->share_memory(arena.data(), arena.bytes(), arena.fd());
   for (const int64_t bytes : {4096, 55'000'000}) {
-    for (const bool in_arena : {false, true}) {
-      at::Tensor tensor =
-          in_arena
-              ? at::from_blob(arena.data(), {bytes / 4}, at::kFloat).zero_()
-              : at::zeros({bytes / 4}, at::kFloat);
-      const int times = bytes > 100'000 ? 10 : 1000;
-      std::vector<double> seconds;
-      timespec cpu_begin = {};
-      timespec cpu_end = {};
-      for (int i = -3; i < times; ++i) {
-        if (i == 0) {
-          ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_begin);
-        }
-        const auto begin = std::chrono::steady_clock::now();
-        all->all_reduce(tensor)->wait();
-        const std::chrono::duration<double> passed =
-            std::chrono::steady_clock::now() - begin;
-        if (i >= 0) {
-          seconds.push_back(passed.count());
-        }
+    at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
+    const int times = bytes > 100'000 ? 10 : 1000;
+    std::vector<double> seconds;
+    timespec cpu_begin = {};
+    timespec cpu_end = {};
+    for (int i = -3; i < times; ++i) {
+      if (i == 0) {
+        ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_begin);
       }
-      ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_end);
-      const double cpu =
-          static_cast<double>(cpu_end.tv_sec - cpu_begin.tv_sec) +
-          1e-9 * static_cast<double>(cpu_end.tv_nsec - cpu_begin.tv_nsec);
-      std::sort(seconds.begin(), seconds.end());
-      if (rendezvous.rank == 0) {
-        std::printf(
-            "%s all_reduce of %lld bytes%s: median %.3f ms, CPU %.3f ms\n",
-            std::getenv("WEFT_COMMUNICATION"),
-            static_cast<long long>(bytes),
-            in_arena ? " in a shared arena" : "",
-            1e3 * seconds[seconds.size() / 2],
-            1e3 * cpu / times);
+      const auto begin = std::chrono::steady_clock::now();
+      all->all_reduce(tensor)->wait();
+      const std::chrono::duration<double> passed =
+          std::chrono::steady_clock::now() - begin;
+      if (i >= 0) {
+        seconds.push_back(passed.count());
       }
+    }
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_end);
+    const double cpu =
+        static_cast<double>(cpu_end.tv_sec - cpu_begin.tv_sec) +
+        1e-9 * static_cast<double>(cpu_end.tv_nsec - cpu_begin.tv_nsec);
+    std::sort(seconds.begin(), seconds.end());
+    if (rendezvous.rank == 0) {
+      std::printf(
+          "%s all_reduce of %lld bytes: median %.3f ms, CPU %.3f ms\n",
+          std::getenv("WEFT_COMMUNICATION"),
+          static_cast<long long>(bytes),
+          1e3 * seconds[seconds.size() / 2],
+          1e3 * cpu / times);
     }
   }
 }

@@ -49,7 +49,7 @@ class ExecutorBuilder {
   Action bind(const Node& node, NodeId id);
   // Transfers are in executor_transfers.cpp.
   using Move = std::function<std::unique_ptr<Pending>(Communicator&)>;
-  Move move(const Start& start, size_t number);
+  Move move(const Start& start);
   at::Tensor all_reduced(const Start& start);
   Action copy(const Start& start);
   // Gives the results their tensors.
@@ -84,7 +84,7 @@ class ExecutorBuilder {
   std::vector<std::byte*> elsewhere_;
   // By result of a transfer: what to wait for, with its instruction.
   struct Transfer {
-    std::vector<std::unique_ptr<Pending>> pending;
+    std::unique_ptr<Pending> pending;
     size_t instruction = 0;
   };
   std::vector<std::shared_ptr<Transfer>> transfers_;

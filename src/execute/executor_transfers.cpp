@@ -72,50 +72,42 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Start& start) {
   if (ranks.size() == 1) {
     return copy(start);
   }
-  std::vector<Move> moves;
-  const bool moves_as_one = start.kind == TransferKind::AllReduce;
-  for (size_t i = 0; i < (moves_as_one ? 1 : start.results.size()); ++i) {
-    moves.push_back(move(start, i));
-  }
   const auto transfer = std::make_shared<Transfer>();
   transfer->instruction = at_;
   for (const ValueId result : start.results) {
     transfers_[index(result)] = transfer;
   }
   return [transfer,
-          moves = std::move(moves),
+          move = move(start),
           &communicator = *executor_.groups_.at(ranks)](int64_t, StepClock*) {
-    for (const Move& move : moves) {
-      transfer->pending.push_back(move(communicator));
-    }
+    transfer->pending = move(communicator);
   };
 }
 
-ExecutorBuilder::Move ExecutorBuilder::move(const Start& start, size_t number) {
-  const at::Tensor result = tensor(start.results[number]);
-  const at::Tensor operand =
-      start.operands.empty() ? at::Tensor() : tensor(start.operands[number]);
+ExecutorBuilder::Move ExecutorBuilder::move(const Start& start) {
+  std::vector<at::Tensor> to = tensors(start.results);
+  std::vector<at::Tensor> from = tensors(start.operands);
   switch (start.kind) {
     case TransferKind::AllReduce:
       return [sums = all_reduced(start)](Communicator& group) {
         return group.all_reduce(sums);
       };
     case TransferKind::AllGather:
-      return [result, operand](Communicator& group) {
-        return group.all_gather(result, operand);
+      return [to, from](Communicator& group) {
+        return group.all_gather(to, from);
       };
     case TransferKind::ReduceScatter:
-      return [result, operand](Communicator& group) {
-        return group.reduce_scatter(result, operand);
+      return [to, from](Communicator& group) {
+        return group.reduce_scatter(to, from);
       };
     case TransferKind::AllToAll:
-      return [result, operand](Communicator& group) {
-        return group.all_to_all(result, operand);
+      return [to, from](Communicator& group) {
+        return group.all_to_all(to.front(), from.front());
       };
     case TransferKind::Send:
-      return [operand](Communicator& group) { return group.send(operand); };
+      return [from](Communicator& group) { return group.send(from.front()); };
     case TransferKind::Receive:
-      return [result](Communicator& group) { return group.receive(result); };
+      return [to](Communicator& group) { return group.receive(to.front()); };
     case TransferKind::Copy:
       break;
   }
@@ -156,14 +148,12 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Wait& wait) {
     return {};
   }
   return [transfer](int64_t, StepClock* clock) {
-    for (const std::unique_ptr<Pending>& pending : transfer->pending) {
-      const auto end = pending->wait();
-      if (clock != nullptr) {
-        double& seconds = clock->events[transfer->instruction].end_seconds;
-        seconds = std::max(seconds, clock->seconds(end));
-      }
+    const auto end = transfer->pending->wait();
+    if (clock != nullptr) {
+      double& seconds = clock->events[transfer->instruction].end_seconds;
+      seconds = std::max(seconds, clock->seconds(end));
     }
-    transfer->pending.clear();
+    transfer->pending.reset();
   };
 }
 

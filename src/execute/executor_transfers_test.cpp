@@ -92,26 +92,13 @@ std::string every_kind(int64_t ranks) {
 class Rank {
  public:
   Rank(const Program& program, World& world, int64_t rank)
-      : arena_(0, /*is_shared=*/true), world_(world) {
-    world_.share_memory(
-        arena_.step_base(),
-        static_cast<size_t>(arena_.limit_bytes()),
-        arena_.step_fd());
-    executor_ =
-        std::make_unique<Executor>(program, rank, &world, arena_, /*seed=*/0);
-  }
-  ~Rank() {
-    executor_.reset();
-    world_.stop_sharing(arena_.step_base());
-  }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
+      : executor_(program, rank, &world, arena_, /*seed=*/0) {}
 
-  Executor& executor() { return *executor_; }
+  Executor& executor() { return executor_; }
 
   // Each input gets the numbers of this rank.
   void fill(int64_t seed) {
-    for (const at::Tensor& input : executor_->inputs()) {
+    for (const at::Tensor& input : executor_.inputs()) {
       input.copy_(
           numbers(input.numel(), seed, input.scalar_type()).view_as(input));
     }
@@ -119,17 +106,16 @@ class Rank {
 
   std::map<std::string, at::Tensor> outputs() {
     std::map<std::string, at::Tensor> out;
-    const Function& function = executor_->block().function;
+    const Function& function = executor_.block().function;
     for (size_t i = 0; i < function.outputs.size(); ++i) {
-      out[function.outputs[i].key] = executor_->outputs()[i];
+      out[function.outputs[i].key] = executor_.outputs()[i];
     }
     return out;
   }
 
  private:
   Arena arena_;
-  World& world_;
-  std::unique_ptr<Executor> executor_;
+  Executor executor_;
 };
 
 void expect_close(const at::Tensor& ours, const at::Tensor& sum) {

@@ -2,12 +2,10 @@
 // Transfers of pieces: reduce_scatter, all_to_all, send and receive.
 #include "base/text.h"
 #include "execute/communicator.h"
-#include "execute/shared_segment.h"
 #include "execute/test_ranks.h"
 #include "program/transfer.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -20,7 +18,7 @@ class PieceCommunication : public Communication {};
 INSTANTIATE_TEST_SUITE_P(
     Both,
     PieceCommunication,
-    testing::Values("shared", "gloo"),
+    testing::Values("shared", "segment", "gloo"),
     [](const auto& kind) { return std::string(kind.param); });
 
 TEST_P(PieceCommunication, PiecesOfTwoThreeAndFourRanks) {
@@ -35,9 +33,11 @@ TEST_P(PieceCommunication, SendsOfTwoThreeAndFourRanks) {
   }
 }
 
-TEST(SharedMemory, PiecesAreReadInPlace) {
-  EXPECT_EQ(run_as_ranks(2, "PieceProgram.DISABLED_Arenas"), 0);
-  EXPECT_EQ(run_as_ranks(3, "PieceProgram.DISABLED_Arenas"), 0);
+TEST_P(PieceCommunication, SeveralTogether) {
+  for (const int64_t ranks : {2, 3}) {
+    EXPECT_EQ(run_as_ranks(ranks, "PieceProgram.DISABLED_Together"), 0)
+        << ranks;
+  }
 }
 
 // The piece of `rank` of the sum, as it must be bit by bit.
@@ -215,46 +215,56 @@ TEST(PieceProgram, DISABLED_Sends) {
   }
 }
 
-TEST(PieceProgram, DISABLED_Arenas) {
+// Of several tensors at once, of sizes that fit no chunk.
+TEST(PieceProgram, DISABLED_Together) {
   const Rendezvous rendezvous = begin_rank();
   const auto world = connect(rendezvous);
   const auto all = world->group(all_ranks(rendezvous));
-  const int64_t count = 300'001;
-  const SharedSegment arena = SharedSegment::create(64 << 20);
-  world->share_memory(arena.data(), arena.bytes(), arena.fd());
-  // Another place on every rank.
-  std::byte* next = arena.data() + 4096 * (rendezvous.rank + 1);
-  const auto inside = [&](int64_t elements) {
-    at::Tensor tensor = at::from_blob(next, {elements}, at::kFloat);
-    next += (tensor.nbytes() + 63) / 64 * 64;
-    return tensor;
-  };
-  const at::Tensor whole = inside(rendezvous.size * count);
-  const at::Tensor piece = inside(count);
-  const at::Tensor other = inside(rendezvous.size * count);
-  for (int64_t round = 0; round < 3; ++round) {
-    expect_pieces(*all, rendezvous, count, whole, piece, other);
-    // Only some ranks have theirs in an arena.
-    expect_pieces(
-        *all,
-        rendezvous,
-        count,
-        rendezvous.rank == 0 ? whole
-                             : at::empty({rendezvous.size * count}, at::kFloat),
-        piece,
-        other);
-  }
-  if (rendezvous.rank < 2) {
-    const auto pair = world->group({0, 1});
-    if (rendezvous.rank == 0) {
-      piece.copy_(numbers(count, 5, at::kFloat));
-      pair->send(piece)->wait();
-    } else {
-      pair->receive(piece)->wait();
-      EXPECT_TRUE(piece.equal(numbers(count, 5, at::kFloat)));
+  const int64_t size = rendezvous.size;
+  for (const std::vector<int64_t>& counts :
+       {std::vector<int64_t>{3, 1, 7},
+        {1, 300'001, 5, 0, 70'000},
+        {131'072, 131'073}}) {
+    std::vector<at::Tensor> wholes;
+    std::vector<at::Tensor> pieces;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const auto seed = rendezvous.rank + 10 * static_cast<int64_t>(i);
+      wholes.push_back(numbers(size * counts[i], seed, at::kFloat));
+      pieces.push_back(at::empty({counts[i]}, at::kFloat));
+      bytes += (size - 1) * counts[i] * 4;
+    }
+    int64_t before = all->taken_bytes(TransferKind::ReduceScatter);
+    all->reduce_scatter(pieces, wholes)->wait();
+    EXPECT_EQ(all->taken_bytes(TransferKind::ReduceScatter) - before, bytes);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      at::Tensor sum = at::zeros({counts[i]}, at::kFloat);
+      for (int64_t from = 0; from < size; ++from) {
+        sum += numbers(
+                   size * counts[i],
+                   from + 10 * static_cast<int64_t>(i),
+                   at::kFloat)
+                   .slice(
+                       0,
+                       rendezvous.rank * counts[i],
+                       (rendezvous.rank + 1) * counts[i]);
+      }
+      EXPECT_TRUE(pieces[i].equal(sum)) << i << " of " << counts.size();
+      pieces[i].fill_(static_cast<double>(rendezvous.rank) + 0.5);
+    }
+    before = all->taken_bytes(TransferKind::AllGather);
+    all->all_gather(wholes, pieces)->wait();
+    EXPECT_EQ(all->taken_bytes(TransferKind::AllGather) - before, bytes);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (int64_t from = 0; from < size; ++from) {
+        EXPECT_TRUE(wholes[i]
+                        .slice(0, from * counts[i], (from + 1) * counts[i])
+                        .eq(static_cast<double>(from) + 0.5)
+                        .all()
+                        .item<bool>());
+      }
     }
   }
-  world->stop_sharing(arena.data());
 }
 
 }  // namespace

@@ -160,12 +160,12 @@ struct Lane {
       const std::vector<SharedGroup::Member>& members,
       size_t here,
       Watch& watch,
-      const SharedArenas& arenas)
+      bool may_read)
       : group(
             memory,
             members,
             here,
-            arenas,
+            may_read,
             [&watch](int64_t rank) { return watch.is_gone(rank); }),
         worker(group) {}
 
@@ -180,12 +180,12 @@ class SharedCommunicator : public Communicator {
       std::vector<SharedGroup::Member> members,
       size_t here,
       Watch& watch,
-      const SharedArenas& arenas)
+      bool may_read)
       : segment_(std::move(segment)),
         members_(std::move(members)),
         here_(here),
         watch_(watch),
-        arenas_(arenas),
+        may_read_(may_read),
         lanes_(lane_count(members_.size())) {
     WEFT_CHECK(segment_.bytes() >= shared_communicator_bytes(members_.size()));
   }
@@ -222,38 +222,27 @@ class SharedCommunicator : public Communicator {
   }
 
   std::unique_ptr<Pending> all_gather(
-      const at::Tensor& whole, const at::Tensor& piece) override {
-    check_dense(whole);
-    check_dense(piece);
-    WEFT_CHECK(
-        whole.nbytes() == piece.nbytes() * members_.size(),
-        "all_gather into a tensor of another size");
+      at::TensorList wholes, at::TensorList pieces) override {
     return start(
         TransferKind::AllGather,
-        {whole, piece},
-        [to = whole.data_ptr(),
-         from = piece.data_ptr(),
-         bytes = piece.nbytes()](SharedGroup& group) {
-          group.all_gather(to, from, bytes);
+        both(wholes, pieces),
+        [tensors = cut(wholes, pieces)](SharedGroup& group) {
+          group.all_gather(tensors);
         });
   }
 
   std::unique_ptr<Pending> reduce_scatter(
-      const at::Tensor& piece, const at::Tensor& whole) override {
-    check_dense(piece);
-    check_dense(whole);
-    WEFT_CHECK(
-        whole.nbytes() == piece.nbytes() * members_.size() &&
-            whole.scalar_type() == piece.scalar_type(),
-        "reduce_scatter into a tensor of another size or type");
+      at::TensorList pieces, at::TensorList wholes) override {
+    const c10::ScalarType type = wholes.front().scalar_type();
+    for (const at::Tensor& tensor : both(wholes, pieces)) {
+      WEFT_CHECK(
+          tensor.scalar_type() == type, "reduce_scatter of several types");
+    }
     return start(
         TransferKind::ReduceScatter,
-        {piece, whole},
-        [to = piece.data_ptr(),
-         from = whole.data_ptr(),
-         count = piece.numel(),
-         type = piece.scalar_type()](SharedGroup& group) {
-          group.reduce_scatter(to, from, count, type);
+        both(wholes, pieces),
+        [tensors = cut(wholes, pieces), type](SharedGroup& group) {
+          group.reduce_scatter(tensors, type);
         });
   }
 
@@ -301,6 +290,32 @@ class SharedCommunicator : public Communicator {
         "a collective of a tensor with gaps");
   }
 
+  static std::vector<at::Tensor> both(at::TensorList a, at::TensorList b) {
+    std::vector<at::Tensor> out = a.vec();
+    out.insert(out.end(), b.begin(), b.end());
+    return out;
+  }
+
+  std::vector<SharedGroup::Pieces> cut(
+      at::TensorList wholes, at::TensorList pieces) const {
+    WEFT_CHECK(
+        wholes.size() == pieces.size() && !wholes.empty(),
+        "a collective needs a piece of every tensor");
+    std::vector<SharedGroup::Pieces> out;
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      check_dense(wholes[i]);
+      check_dense(pieces[i]);
+      WEFT_CHECK(
+          wholes[i].nbytes() == pieces[i].nbytes() * members_.size(),
+          "a whole that is not as large as all pieces");
+      out.push_back(
+          {static_cast<std::byte*>(wholes[i].data_ptr()),
+           static_cast<std::byte*>(pieces[i].data_ptr()),
+           pieces[i].nbytes()});
+    }
+    return out;
+  }
+
   // From the member `sender` to the other.
   std::unique_ptr<Pending> pass(
       TransferKind kind, const at::Tensor& tensor, size_t sender) {
@@ -323,7 +338,7 @@ class SharedCommunicator : public Communicator {
           members_,
           here_,
           watch_,
-          arenas_);
+          may_read_);
     }
     return lane->worker;
   }
@@ -352,7 +367,7 @@ class SharedCommunicator : public Communicator {
   const std::vector<SharedGroup::Member> members_;
   const size_t here_;
   Watch& watch_;
-  const SharedArenas& arenas_;
+  const bool may_read_;
   std::array<std::atomic<int64_t>, std::size(kTransferKinds)> taken_bytes_ = {};
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
@@ -374,7 +389,7 @@ std::unique_ptr<Communicator> make_shared_communicator(
     const std::vector<ProcessId>& processes,
     int64_t rank,
     Watch& watch,
-    const SharedArenas& arenas) {
+    bool may_read) {
   std::vector<SharedGroup::Member> members;
   size_t here = 0;
   for (const int64_t member : ranks) {
@@ -384,7 +399,7 @@ std::unique_ptr<Communicator> make_shared_communicator(
     members.push_back({member, processes[static_cast<size_t>(member)].pid});
   }
   return std::make_unique<SharedCommunicator>(
-      std::move(segment), std::move(members), here, watch, arenas);
+      std::move(segment), std::move(members), here, watch, may_read);
 }
 
 }  // namespace weft

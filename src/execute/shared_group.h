@@ -5,12 +5,11 @@
 // Ranks meet at phases that are counted up; each sleeps at a doorbell of its
 // own. Small tensors are copied into the segment and added up by everyone: one
 // meeting. Of large ones every rank adds up one slice and reads the others'
-// results: in place when all lie in shared arenas, else chunk by chunk through
-// the segment, in two buffers by turns, so that one is read while the next is
-// written.
+// results: where they lie, when ranks may read each other's memory, else chunk
+// by chunk through the segment, in two buffers by turns, so that one is read
+// while the next is written.
 #pragma once
 
-#include "execute/shared_arenas.h"
 #include "execute/shared_segment.h"
 
 #include <c10/core/ScalarType.h>
@@ -19,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -41,26 +41,31 @@ class SharedGroup {
   // The shared memory that so many ranks need, zeroed.
   static size_t memory_bytes(size_t ranks);
 
-  // `memory` is a multiple of 64. `members` in order; this process is
-  // `members[here]`. `is_gone` tells whether the process of a rank has ended.
-  // `memory` and `arenas` must outlive it.
+  // `memory` is a multiple of 64 and must outlive it. `members` in order; this
+  // process is `members[here]`. `may_read`: large tensors where they lie, if
+  // all members say so and can. `is_gone` tells whether the process of a rank
+  // has ended.
   SharedGroup(
       std::byte* memory,
       std::vector<Member> members,
       size_t here,
-      const SharedArenas& arenas,
+      bool may_read,
       std::function<bool(int64_t)> is_gone);
+
+  // A tensor and the piece of it that one rank has.
+  struct Pieces {
+    std::byte* whole = nullptr;
+    std::byte* piece = nullptr;
+    size_t piece_bytes = 0;
+  };
 
   // These are for one thread, throw Abandoned, and are called by all members in
   // the same order with the same sizes.
   void all_reduce(void* data, int64_t count, c10::ScalarType type);
   void broadcast(void* data, size_t bytes, size_t root);
-  void all_gather(void* whole, const void* piece, size_t piece_bytes);
-  void reduce_scatter(
-      void* piece,
-      const void* whole,
-      int64_t piece_count,
-      c10::ScalarType type);
+  // Of several tensors at once, for the meetings of one.
+  void all_gather(const std::vector<Pieces>& tensors);
+  void reduce_scatter(const std::vector<Pieces>& tensors, c10::ScalarType type);
   void all_to_all(void* to, const void* from, size_t piece_bytes);
   void barrier();
 
@@ -85,23 +90,40 @@ class SharedGroup {
   // The next buffer of the two, to be written.
   size_t turn();
   std::byte* staging(size_t buffer, size_t member) const;
-  // Where the tensors of all members are in this process; empty when one of
-  // them is in no shared arena. Ends with a meeting before they may change.
-  std::vector<std::byte*> exchange(const void* data, size_t bytes);
   Range slice(size_t member, size_t count, size_t item_bytes) const;
 
-  // Lets every rank read, of `whole` of all, the pieces that are for it: piece
-  // by piece in the arenas, else chunk by chunk. `take(begin, bytes, from)`
+  // Whether members may read each other's memory. The first time they find out.
+  bool reads_peers();
+  // Of each of the tensors, where all members have theirs; empty when they
+  // cannot be read there. Ends with a meeting before they may change.
+  std::vector<std::vector<uint64_t>> exchange(
+      const std::vector<const void*>& tensors);
+  // Throws Abandoned when the member is gone.
+  void read(size_t member, uint64_t address, void* to, size_t bytes) const;
+  // Adds up what all members have at `addresses`, own included, into `out`.
+  void add_up_peers(
+      const std::vector<uint64_t>& addresses,
+      size_t skip_bytes,
+      std::byte* out,
+      size_t bytes,
+      c10::ScalarType type);
+
+  // Lets every rank read, of the wholes of all, the pieces that are for it,
+  // through the segment and chunk by chunk. `take(tensor, begin, bytes, from)`
   // gets these bytes of the piece of every member.
   using Take = std::function<void(
-      size_t begin, size_t bytes, const std::vector<std::byte*>& from)>;
-  void for_each_piece(const void* whole, size_t piece_bytes, const Take& take);
+      size_t tensor,
+      size_t begin,
+      size_t bytes,
+      const std::vector<std::byte*>& from)>;
+  void pass_pieces(const std::vector<Pieces>& tensors, const Take& take);
   void count_taken(size_t bytes) {
     taken_bytes_ += static_cast<int64_t>(bytes);
   }
 
   void all_reduce_in_place(
-      const std::vector<std::byte*>& tensors,
+      std::byte* data,
+      const std::vector<uint64_t>& addresses,
       size_t count,
       c10::ScalarType type);
   void all_reduce_chunk(std::byte* data, size_t count, c10::ScalarType type);
@@ -109,9 +131,11 @@ class SharedGroup {
   std::byte* const memory_;
   const std::vector<Member> members_;
   const size_t here_;
-  const SharedArenas& arenas_;
+  const bool may_read_;
   const std::function<bool(int64_t)> is_gone_;
-  ForeignArenas foreign_;
+  std::optional<bool> reads_peers_;
+  // What was read of others and is to be added.
+  std::vector<std::byte> bounce_;
   std::span<Slot> slots_;
   uint64_t phase_ = 0;
   size_t buffer_ = 0;

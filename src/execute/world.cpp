@@ -6,7 +6,6 @@
 #include "execute/c10d_communicator.h"
 #include "execute/communicator.h"
 #include "execute/process.h"
-#include "execute/shared_arenas.h"
 #include "execute/shared_communicator.h"
 #include "execute/watch.h"
 
@@ -123,24 +122,30 @@ void survive_broken_connections() {
   }
 }
 
-bool wants_gloo() {
-  const char* wanted = std::getenv("WEFT_COMMUNICATION");
-  if (wanted == nullptr || std::string(wanted) == "shared") {
-    return false;
+// By WEFT_COMMUNICATION.
+enum class Wanted : uint8_t { Shared, Segment, Gloo };
+
+Wanted wanted() {
+  const char* word = std::getenv("WEFT_COMMUNICATION");
+  if (word == nullptr || std::string(word) == "shared") {
+    return Wanted::Shared;
+  }
+  if (std::string(word) == "segment") {
+    return Wanted::Segment;
   }
   WEFT_CHECK_USER(
-      std::string(wanted) == "gloo",
+      std::string(word) == "gloo",
       "WEFT_COMMUNICATION is ",
-      quote(wanted),
-      ": it may be \"shared\" or \"gloo\"");
-  return true;
+      quote(word),
+      ": it may be \"shared\", \"segment\" or \"gloo\"");
+  return Wanted::Gloo;
 }
 
 class StoreWorld : public World {
  public:
   explicit StoreWorld(const Rendezvous& rendezvous)
       : rendezvous_(rendezvous),
-        wants_gloo_(wants_gloo()),
+        wanted_(wanted()),
         store_(open_store(rendezvous, true)),
         processes_(introduce(store_, rendezvous)),
         watch_(open_store(rendezvous, false), rendezvous, processes_) {}
@@ -205,12 +210,6 @@ class StoreWorld : public World {
     watch_.tell(std::move(doing));
   }
 
-  void share_memory(void* base, size_t bytes, int fd) override {
-    arenas_.add(base, bytes, fd);
-  }
-
-  void stop_sharing(void* base) override { arenas_.remove(base); }
-
  private:
   const ProcessId& process(int64_t rank) const {
     return processes_[static_cast<size_t>(rank)];
@@ -251,7 +250,7 @@ class StoreWorld : public World {
       const Store& store, const std::vector<int64_t>& ranks) {
     SharedSegment segment;
     const size_t bytes = shared_communicator_bytes(ranks.size());
-    bool is_mapped = !wants_gloo_;
+    bool is_mapped = wanted_ != Wanted::Gloo;
     try {
       if (ranks.front() == rendezvous_.rank) {
         segment = SharedSegment::create(bytes);
@@ -283,15 +282,14 @@ class StoreWorld : public World {
         processes_,
         rendezvous_.rank,
         watch_,
-        arenas_);
+        wanted_ == Wanted::Shared);
   }
 
   const Rendezvous rendezvous_;
-  const bool wants_gloo_;
+  const Wanted wanted_;
   const Store store_;
   const std::vector<ProcessId> processes_;
   Watch watch_;
-  SharedArenas arenas_;
   // Names in the store are used once.
   std::map<std::string, int64_t> groups_;
   int64_t gathers_ = 0;

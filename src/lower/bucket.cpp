@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that nobody reads yet wait for each other and travel as one: a transfer
-// of several storages that lie side by side (place.cpp), so nothing is copied.
-// A bucket leaves when it is full, or when somebody reads one of its sums.
+// Collectives whose results nobody reads yet wait for each other and travel as
+// one: sums in storages that lie side by side (place.cpp), gathers and scatters
+// of several tensors. A bucket leaves when it is full, or when somebody reads
+// one of its results.
+//
+// Ranks whose pieces are not equal do not do the same calls, but start the same
+// collectives, and must go on doing so. So buckets are formed for all blocks at
+// once: what one of them reads, or cannot join, counts for all, and between the
+// same two collectives the bucket leaves everywhere.
+#include "lower/collectives.h"
 #include "lower/pass.h"
 #include "ops/kernel.h"
 
@@ -15,50 +22,62 @@ namespace {
 // latency does not count.
 constexpr int64_t kBucketBytes = int64_t{4} << 20;
 
-class Bucketing {
+struct Bucket {
+  // Collectives, by number.
+  std::vector<size_t> members;
+  int64_t bytes = 0;
+};
+
+// What leaves between one collective and the next.
+struct Departure {
+  // Before anything else happens there; else before one of the results is read,
+  // or the next collective starts.
+  bool at_once = false;
+  std::vector<Bucket> buckets;
+};
+
+// What one block has to say.
+class BucketBlock {
  public:
-  explicit Bucketing(Block& block)
+  explicit BucketBlock(Block& block)
       : block_(block),
         storage_(storages(block)),
-        joined_(block.function.values.size(), false) {}
-
-  void run() {
-    std::vector<Instruction> before = std::move(block_.instructions);
-    for (Instruction& instruction : before) {
-      if (auto* start = std::get_if<Start>(&instruction)) {
-        if (can_join(*start)) {
-          join_bucket(std::move(*start));
-          continue;
-        }
+        starts_(collectives(block)),
+        made_by_(block.function.values.size(), -1) {
+    for (size_t number = 0; number < starts_.size(); ++number) {
+      for (const ValueId result : start(number).results) {
+        made_by_[index(result)] = static_cast<int64_t>(number);
       }
-      if (const auto* wait = std::get_if<Wait>(&instruction)) {
-        if (joined_[index(wait->value)]) {
-          continue;  // one for the whole bucket follows its start
-        }
-      }
-      const std::vector<ValueId> read = reads(block_, instruction);
-      if (std::any_of(read.begin(), read.end(), [this](ValueId value) {
-            return is_open(value);
-          })) {
-        leave();
-      }
-      out_.push_back(std::move(instruction));
     }
-    leave();
-    block_.instructions = std::move(out_);
   }
 
- private:
-  DType dtype_of(const Start& start) const {
-    return block_.function[start.operands.front()].type.dtype;
+  size_t count() const { return starts_.size(); }
+  const Start& start(size_t number) const {
+    return std::get<Start>(block_.instructions[starts_[number]]);
+  }
+  DType dtype(size_t number) const {
+    return block_.function[start(number).operands.front()].type.dtype;
   }
 
-  // The operand is all of its storage, and the storage is nobody else's.
-  bool can_join(const Start& start) const {
-    if (start.kind != TransferKind::AllReduce || start.operands.size() != 1) {
+  // What travels or is summed; the pieces of a gather as the whole.
+  int64_t bytes(size_t number) const {
+    const Start& one = start(number);
+    return std::max(
+        dense_bytes(block_.function[one.operands.front()].type),
+        dense_bytes(block_.function[one.results.front()].type));
+  }
+
+  // Of a sum, the operand is all of its storage, and the storage is nobody
+  // else's.
+  bool can_join(size_t number) const {
+    const Start& one = start(number);
+    if (one.operands.size() != 1 || one.kind == TransferKind::AllToAll) {
       return false;
     }
-    const ValueId operand = start.operands.front();
+    if (one.kind != TransferKind::AllReduce) {
+      return true;
+    }
+    const ValueId operand = one.operands.front();
     const ValueId root = storage_[index(operand)];
     const bool is_input = std::any_of(
         block_.function.inputs.begin(),
@@ -68,78 +87,199 @@ class Bucketing {
                             storage_bytes(block_, root);
   }
 
-  void join_bucket(Start start) {
-    if (!bucket_.results.empty() &&
-        (bucket_.axes != start.axes || dtype_of(bucket_) != dtype_of(start))) {
-      leave();
+  // Whether anything behind collective `number` - 1, up to `number` itself,
+  // needs what the bucket makes, or takes over what it reads.
+  bool needs(const Bucket& bucket, size_t number) const {
+    for (size_t at = begin(number); at < end(number); ++at) {
+      if (needs(bucket, block_.instructions[at])) {
+        return true;
+      }
     }
-    joined_[index(start.results.front())] = true;
-    if (bucket_.results.empty()) {
-      bucket_ = start;
-    } else {
-      bucket_.operands.push_back(start.operands.front());
-      bucket_.results.push_back(start.results.front());
-    }
-    bytes_ += storage_bytes(block_, storage_[index(start.operands.front())]);
-    if (bytes_ >= kBucketBytes) {
-      leave();
-    }
+    return number < starts_.size() &&
+           needs(bucket, block_.instructions[starts_[number]]);
   }
 
-  bool is_open(ValueId value) const {
-    return std::find(bucket_.results.begin(), bucket_.results.end(), value) !=
-           bucket_.results.end();
+  // `departures` has one more than there are collectives.
+  void rewrite(
+      const std::vector<Departure>& departures,
+      const std::vector<bool>& joined) {
+    std::vector<Instruction> out;
+    for (size_t number = 0; number <= starts_.size(); ++number) {
+      const Departure& departure = departures[number];
+      bool has_left = false;
+      const auto leave = [&] {
+        for (const Bucket& bucket : departure.buckets) {
+          emit(bucket, out);
+        }
+        has_left = true;
+      };
+      if (departure.at_once) {
+        leave();
+      }
+      for (size_t at = begin(number); at < end(number); ++at) {
+        const Instruction& instruction = block_.instructions[at];
+        const auto* wait = std::get_if<Wait>(&instruction);
+        if (wait != nullptr && is_joined(wait->value, joined)) {
+          continue;  // one for the whole bucket follows its start
+        }
+        if (!has_left &&
+            std::any_of(
+                departure.buckets.begin(),
+                departure.buckets.end(),
+                [&](const Bucket& one) { return needs(one, instruction); })) {
+          leave();
+        }
+        out.push_back(instruction);
+      }
+      if (!has_left) {
+        leave();
+      }
+      if (number < starts_.size() && !joined[number]) {
+        out.push_back(block_.instructions[starts_[number]]);
+      }
+    }
+    block_.instructions = std::move(out);
   }
 
-  void leave() {
-    if (bucket_.results.empty()) {
-      return;
+ private:
+  // The instructions between collective `number` - 1 and `number`.
+  size_t begin(size_t number) const {
+    return number == 0 ? 0 : starts_[number - 1] + 1;
+  }
+  size_t end(size_t number) const {
+    return number < starts_.size() ? starts_[number]
+                                   : block_.instructions.size();
+  }
+
+  bool is_joined(ValueId value, const std::vector<bool>& joined) const {
+    const int64_t number = made_by_[index(value)];
+    return number >= 0 && joined[static_cast<size_t>(number)];
+  }
+
+  bool needs(const Bucket& bucket, const Instruction& instruction) const {
+    const std::vector<ValueId> read = reads(block_, instruction);
+    const auto* taking = std::get_if<Start>(&instruction);
+    const bool takes =
+        taking != nullptr && taking->kind == TransferKind::AllReduce;
+    for (const size_t member : bucket.members) {
+      const ValueId operand = start(member).operands.front();
+      for (const ValueId value : read) {
+        if (made_by_[index(value)] == static_cast<int64_t>(member) ||
+            (takes && taking != &start(member) &&
+             storage_[index(value)] == storage_[index(operand)])) {
+          return true;
+        }
+      }
     }
-    const ValueId first = bucket_.results.front();
-    out_.emplace_back(std::exchange(bucket_, {}));
-    out_.emplace_back(Wait{first});
-    bytes_ = 0;
+    return false;
+  }
+
+  void emit(const Bucket& bucket, std::vector<Instruction>& out) const {
+    Start all = start(bucket.members.front());
+    for (size_t i = 1; i < bucket.members.size(); ++i) {
+      const Start& one = start(bucket.members[i]);
+      all.operands.push_back(one.operands.front());
+      all.results.push_back(one.results.front());
+    }
+    const ValueId first = all.results.front();
+    out.emplace_back(std::move(all));
+    out.emplace_back(Wait{first});
   }
 
   Block& block_;
   const std::vector<ValueId> storage_;
-  // Results that are in a bucket, open or gone.
-  std::vector<bool> joined_;
-  std::vector<Instruction> out_;
-  Start bucket_;
-  int64_t bytes_ = 0;
+  // Where the collectives stand.
+  const std::vector<size_t> starts_;
+  // By value: the collective that makes it.
+  std::vector<int64_t> made_by_;
 };
 
-// The results of every collective, by name, in order.
-std::vector<std::vector<std::string>> groups_of(const Block& block) {
-  std::vector<std::vector<std::string>> groups;
-  for (const Instruction& instruction : block.instructions) {
-    const auto* start = std::get_if<Start>(&instruction);
-    if (start != nullptr && is_collective(start->kind)) {
-      std::vector<std::string>& names = groups.emplace_back();
-      for (const ValueId result : start->results) {
-        names.push_back(block.function[result].name);
-      }
+class Bucketing {
+ public:
+  explicit Bucketing(std::vector<Block>& blocks) {
+    for (Block& block : blocks) {
+      blocks_.emplace_back(block);
     }
   }
-  return groups;
-}
+
+  void run() {
+    const size_t count = blocks_.front().count();
+    departures_.resize(count + 1);
+    joined_.resize(count, false);
+    for (size_t number = 0; number < count; ++number) {
+      leave_if(number, [&](const Bucket& bucket) {
+        return any([&](const BucketBlock& block) {
+          return block.needs(bucket, number);
+        });
+      });
+      join(number);
+    }
+    leave_if(count, [](const Bucket&) { return true; });
+    for (BucketBlock& block : blocks_) {
+      block.rewrite(departures_, joined_);
+    }
+  }
+
+ private:
+  template <typename Test>
+  bool any(const Test& test) const {
+    return std::any_of(blocks_.begin(), blocks_.end(), test);
+  }
+
+  template <typename Test>
+  void leave_if(size_t number, const Test& test) {
+    const auto stays = std::stable_partition(
+        open_.begin(), open_.end(), [&](const Bucket& bucket) {
+          return test(bucket);
+        });
+    std::vector<Bucket>& leaving = departures_[number].buckets;
+    std::move(open_.begin(), stays, std::back_inserter(leaving));
+    open_.erase(open_.begin(), stays);
+  }
+
+  void join(size_t number) {
+    if (any([&](const BucketBlock& block) {
+          return !block.can_join(number);
+        })) {
+      return;
+    }
+    const BucketBlock& model = blocks_.front();
+    const Start& start = model.start(number);
+    const auto found =
+        std::find_if(open_.begin(), open_.end(), [&](const Bucket& bucket) {
+          const size_t first = bucket.members.front();
+          return model.start(first).kind == start.kind &&
+                 model.start(first).axes == start.axes &&
+                 model.dtype(first) == model.dtype(number);
+        });
+    Bucket& bucket = found == open_.end() ? open_.emplace_back() : *found;
+    bucket.members.push_back(number);
+    joined_[number] = true;
+    int64_t bytes = 0;
+    for (const BucketBlock& block : blocks_) {
+      bytes = std::max(bytes, block.bytes(number));
+    }
+    bucket.bytes += bytes;
+    if (bucket.bytes >= kBucketBytes) {
+      departures_[number + 1].at_once = true;
+      leave_if(number + 1, [&](const Bucket& one) {
+        return one.bytes >= kBucketBytes;
+      });
+    }
+  }
+
+  std::vector<BucketBlock> blocks_;
+  // In the order of their first members.
+  std::vector<Bucket> open_;
+  std::vector<Departure> departures_;
+  std::vector<bool> joined_;
+};
 
 }  // namespace
 
 void bucket(Lowering& lowering) {
-  std::vector<Block> blocks = lowering.program.blocks;
-  for (Block& block : blocks) {
-    Bucketing(block).run();
-  }
-  // Ranks whose pieces are not equal may not do the same calls, and so would
-  // fill their buckets otherwise. Then there are none.
-  const bool agree =
-      std::all_of(blocks.begin(), blocks.end(), [&](const Block& block) {
-        return groups_of(block) == groups_of(blocks.front());
-      });
-  if (agree) {
-    lowering.program.blocks = std::move(blocks);
+  if (start_the_same(lowering.program.blocks)) {
+    Bucketing(lowering.program.blocks).run();
   }
 }
 

@@ -105,8 +105,12 @@ void fold_time(Lowering& lowering);
 // Each rank gets its stages' work, in the order of the schedule, and what other
 // stages make (cut_stages.cpp).
 void cut_stages(Lowering& lowering);
-// Sums that nobody reads yet travel together (bucket.cpp).
+// Views of what transfers bring are made where they are read (late_views.cpp).
+void late_views(Lowering& lowering);
+// Collectives whose results nobody reads yet travel together (bucket.cpp).
 void bucket(Lowering& lowering);
+// Stored pieces are gathered by layers, a layer ahead (gather_ahead.cpp).
+void gather_ahead(Lowering& lowering);
 // Updates each parameter as soon as it can be (update_early.cpp).
 void update_early(Lowering& lowering);
 // Moves each wait down to just before the first reader (overlap.cpp).

@@ -6,6 +6,7 @@
 // for the wires; but an update comes before what reads its results, as the
 // gathering of new parameters does.
 #include "lower/pass.h"
+#include "ops/op_def.h"
 
 #include <algorithm>
 #include <utility>
@@ -26,13 +27,12 @@ class EarlyUpdates {
     for (const Start* start : transfers(block_)) {
       transfer_.push_back(
           start == nullptr ? std::vector<ValueId>() : start->operands);
-      made_with_.push_back(
-          start == nullptr ? std::vector<ValueId>() : start->results);
     }
+    const std::vector<bool> is_update = find_updates();
     std::vector<Instruction> updates;
-    for (Instruction& instruction : block_.instructions) {
-      (is_update(instruction) ? updates : body_)
-          .push_back(std::move(instruction));
+    for (size_t i = 0; i < is_update.size(); ++i) {
+      (is_update[i] ? updates : body_)
+          .push_back(std::move(block_.instructions[i]));
     }
     measure_body();
     for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
@@ -62,10 +62,28 @@ class EarlyUpdates {
   }
 
  private:
-  bool is_update(const Instruction& instruction) const {
-    const auto* call = std::get_if<Call>(&instruction);
-    return call != nullptr &&
-           block_.function.nodes[index(call->node)].phase == Phase::Optimizer;
+  // By instruction: the optimizer's calls, and views that only they read or
+  // that are only returned.
+  std::vector<bool> find_updates() const {
+    std::vector<bool> out(block_.instructions.size(), false);
+    std::vector<bool> read_by_body(block_.function.values.size(), false);
+    for (size_t i = out.size(); i-- > 0;) {
+      const Instruction& instruction = block_.instructions[i];
+      if (const auto* call = std::get_if<Call>(&instruction)) {
+        const Node& node = block_.function.nodes[index(call->node)];
+        out[i] =
+            node.phase == Phase::Optimizer ||
+            (is_view(node) &&
+             std::none_of(
+                 node.results.begin(), node.results.end(), [&](ValueId result) {
+                   return read_by_body[index(result)];
+                 }));
+      }
+      for (const ValueId read : reads(block_, instruction)) {
+        read_by_body[index(read)] = read_by_body[index(read)] || !out[i];
+      }
+    }
+    return out;
   }
 
   void measure_body() {
@@ -74,9 +92,16 @@ class EarlyUpdates {
     for (int64_t i = end; i >= 0; --i) {
       const Instruction& instruction = body_[static_cast<size_t>(i)];
       const auto* start = std::get_if<Start>(&instruction);
+      // What a transfer makes is there behind the wait for any of it.
+      int64_t ready = i;
+      if (start != nullptr) {
+        ready = next_start;
+        for (const ValueId made : start->results) {
+          ready = std::max(ready, ready_[index(made)]);
+        }
+      }
       for (const ValueId made : makes(block_, instruction)) {
-        int64_t& ready = ready_[index(made)];
-        ready = start == nullptr ? i : std::max(ready, next_start);
+        ready_[index(made)] = ready;
       }
       if (start != nullptr && (start->kind == TransferKind::AllReduce ||
                                start->kind == TransferKind::ReduceScatter)) {
@@ -86,9 +111,7 @@ class EarlyUpdates {
         note_read(read, i);
       }
       if (const auto* wait = std::get_if<Wait>(&instruction)) {
-        for (const ValueId made : made_with_[index(wait->value)]) {
-          ready_[index(made)] = i;
-        }
+        ready_[index(wait->value)] = i;
         for (const ValueId read : transfer_[index(wait->value)]) {
           note_read(read, i);
         }
@@ -148,8 +171,6 @@ class EarlyUpdates {
   std::vector<int64_t> first_read_;
   // By result of a transfer: what it reads.
   std::vector<std::vector<ValueId>> transfer_;
-  // Likewise: all that it makes.
-  std::vector<std::vector<ValueId>> made_with_;
 };
 
 }  // namespace

@@ -90,20 +90,9 @@ Trainer::Trainer(
       plans_(std::move(plans)),
       options_(std::move(options)),
       world_(world),
-      arena_(options_.budget_bytes, /*is_shared=*/options_.ranks > 1) {
-  if (world_ != nullptr) {
-    world_->share_memory(
-        arena_.step_base(),
-        static_cast<size_t>(arena_.limit_bytes()),
-        arena_.step_fd());
-  }
-}
+      arena_(options_.budget_bytes) {}
 
-Trainer::~Trainer() {
-  if (world_ != nullptr) {
-    world_->stop_sharing(arena_.step_base());
-  }
-}
+Trainer::~Trainer() = default;
 
 void Trainer::rewrite(PreparedStep& step) {
   Graph& graph = step.graph;

@@ -136,14 +136,16 @@ def test_random_plans(example, campaign_size):
 
 
 def collectives(gpt, kind):
+    """The kind of each, and how many values travel in it."""
     mesh, decisions = GPT_PLANS[kind]
     program = _weft.lower(gpt.graph, f"plan @model on {mesh} {{\n{decisions}\n}}")
     block = program.split("\nblock ")[1]
-    return [line.split(" = ")[1].split("(")[0] for line in block.splitlines() if line.lstrip().startswith("start ")]
+    starts = [line.split(" = ") for line in block.splitlines() if line.lstrip().startswith("start ")]
+    return [(words.split("(")[0], results.count(",") + 1) for results, words in starts]
 
 
 def test_a_layer_of_megatron_takes_four_sums(gpt):
-    found = collectives(gpt, "tensor")
+    found = [kind for kind, _ in collectives(gpt, "tensor")]
     # Two layers; the embedding, and the gradient of what the output layer read; the loss: the largest
     # logit, the sum of exponentials, the loss itself, and one sum in its gradient.
     assert found.count("all_reduce") == 2 * 4 + 2 + 3
@@ -154,9 +156,12 @@ def test_a_layer_of_megatron_takes_four_sums(gpt):
 def test_what_is_stored_split_is_gathered_twice_and_its_gradient_is_scattered(gpt):
     found = collectives(gpt, "parameters stored split")
     stored = sum(1 for kind, _ in gpt.graph.inputs("step") if kind == "parameter")
-    assert found.count("reduce_scatter") == stored
+    assert sum(count for kind, count in found if kind == "reduce_scatter") == stored
     # Forward and backward; biases of linear layers are not read in backward.
-    assert stored < found.count("all_gather") <= 2 * stored
+    gathered = [count for kind, count in found if kind == "all_gather"]
+    assert stored < sum(gathered) <= 2 * stored
+    # Tables, two layers and the last norm; in backward the norm with the output layer's table.
+    assert len(gathered) == 7
 
 
 def bytes_of_a_layer(mesh, decisions, **options):
