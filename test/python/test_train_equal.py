@@ -6,26 +6,24 @@ numbers are others). Several ranks: the step of one rank on the full batch up to
 the order of sums. How far apart two tensors are is the norm of their difference
 over the norm of the one rank's, for each tensor by itself.
 
-Losses in f32 are within 1e-6, and so are the parameters of BERT and T5. Those of the others are further apart after 20
-steps, at most, on 2 or 4 ranks: GPT 1.6e-5, MoE 4.6e-6, ResNet 2.8e-6 (the bias of a norm, which is near 0), U-Net
-1.8e-6, ViT 1.6e-6, Llama 1.2e-6. In the weights of GPT and Llama that were traced, what dominates is Adam's first
-step, which is the learning rate times
-the sign of the gradient, but for gradients about as small as its eps of 1e-8. On 2 ranks, 0.8 of the squared difference
-of GPT's furthest weight is one element, the one with the smallest first gradient (3e-9) of 16,384, and it is as far
-apart after step 1 as after step 20. By the largest element of each tensor instead of norms, GPT is 5.7e-4 apart, and
-element by element nothing can be said where an element is near 0. That this is rounding and not another step is shown
-in f64: there the distance falls to below 1e-12, and in f32 it is no more than rounding makes of it.
+In f64 that is below 1e-12 for every tensor. In f32 it is at most 1e-6 for every loss, and for every tensor that f32
+determines that well: one whose distance, on one rank, from the same training in f64 is no more. Another order of sums
+cannot be asked to agree better than rounding does, and what rounding does is measured here, not listed. Such are biases
+of keys, on which attention does not depend, so that their gradient is rounding alone; biases of norms that start at 0
+and stay near it; and with AdamW, whose first step is the learning rate times the sign of the gradient but for gradients
+about as small as its eps of 1e-8, tensors with one such element. Those are held to a small multiple of their own
+rounding. SGD with momentum does not divide by gradients, so there are few.
 """
+
+import functools
 
 import pytest
 import torch
 from training import EXAMPLES, train_eager, train_on_ranks, train_weft
 
 TOLERANCE = 1e-6
-# Their parameters too, whatever rounding makes of the others.
-PARAMETERS_WITHIN = ("bert", "t5")
-# Rounding is this much coarser in f32 than in f64.
-COARSER = torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps
+# Two f32 runs may be twice as far from each other as one is from f64, and rounding is a matter of luck.
+LUCK = 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -49,59 +47,68 @@ def distance(ours, theirs):
 
 
 def comparable(tensors):
-    """Parameters and buffers, without the biases of keys.
-
-    Attention does not depend on them, so their gradient is rounding alone, of
-    which Adam makes steps of full size.
-    """
+    """Parameters and buffers; query, key and value apart where they are one bias."""
     kept = {}
     for name, tensor in tensors.items():
-        if name.startswith("state/") or name.endswith("key.bias"):
-            continue
         if name.endswith("qkv.bias"):
-            query, _, value = tensor.chunk(3)
-            tensor = torch.cat([query, value])
-        kept[name] = tensor
+            kept |= {f"{name}[{part}]": piece for part, piece in zip("qkv", tensor.chunk(3), strict=True)}
+        elif not name.startswith("state/"):
+            kept[name] = tensor
     return kept
 
 
-def worst(ours, theirs):
-    """How far apart the two are at most, and where."""
+def distances(ours, theirs):
     ours, theirs = comparable(ours), comparable(theirs)
     assert ours.keys() == theirs.keys()
-    return max((distance(ours[name], theirs[name]), name) for name in theirs)
+    return {name: distance(ours[name], theirs[name]) for name in theirs}
+
+
+@functools.cache
+def on_one_rank(example, **options):
+    torch.set_num_threads(1)
+    return train_weft(example, **options)[:2]
 
 
 @pytest.fixture(scope="module", params=[2, 4])
 def on_ranks(request, tmp_path_factory):
-    """What one and several ranks come to, by (example, options)."""
+    """What several ranks come to, by (example, options)."""
     jobs = [(example, {"double": double}) for example in SPLIT for double in (False, True)]
+    jobs += [(example, {"momentum": True}) for example in SPLIT]
     jobs.append(("gpt", {"dropout": 0.1, "double": True}))
-    torch.set_num_threads(1)
     several = train_on_ranks(request.param, tmp_path_factory.mktemp("ranks"), jobs)
-    return request.param, {str(job): (several[i], train_weft(job[0], **job[1])[:2]) for i, job in enumerate(jobs)}
+    return request.param, {str(job): several[i] for i, job in enumerate(jobs)}
 
 
 def compare(on_ranks, example, loss_tolerance, **options):
-    """How far apart parameters and buffers are; losses are held to the tolerance, ranks to the same bits."""
+    """How far apart each parameter and buffer is; losses are held to the tolerance, ranks to the same bits."""
     ranks, results = on_ranks
-    several, (losses, tensors) = results[str((example, options))]
+    several = results[str((example, options))]
+    losses, tensors = on_one_rank(example, **options)
     for other in several[1:]:
         assert other[0] == several[0][0]
         assert all(torch.equal(tensor, several[0][1][name]) for name, tensor in other[1].items())
     assert several[0][0] == pytest.approx(losses, rel=loss_tolerance)
-    furthest, where = worst(several[0][1], tensors)
-    print(f"{example} {options} on {ranks} ranks: {furthest:.1e} at {where}")
-    return furthest
+    found = distances(several[0][1], tensors)
+    where = max(found, key=found.get)
+    print(f"{example} {options} on {ranks} ranks: {found[where]:.1e} at {where}")
+    return found
 
 
 @pytest.mark.parametrize("example", SPLIT)
-def test_ranks_equal_one(on_ranks, example):
-    fine = compare(on_ranks, example, 1e-12, double=True)
-    coarse = compare(on_ranks, example, TOLERANCE, double=False)
-    assert fine < 1e-12
-    assert coarse < (TOLERANCE if example in PARAMETERS_WITHIN else max(TOLERANCE, 4 * COARSER * fine))
+def test_ranks_equal_one_in_f64(on_ranks, example):
+    assert max(compare(on_ranks, example, 1e-12, double=True).values()) < 1e-12
+
+
+@pytest.mark.parametrize("options", [{"double": False}, {"momentum": True}], ids=["own", "momentum"])
+@pytest.mark.parametrize("example", SPLIT)
+def test_ranks_equal_one(on_ranks, example, options):
+    found = compare(on_ranks, example, TOLERANCE, **options)
+    rounding = distances(on_one_rank(example, **options)[1], on_one_rank(example, **{**options, "double": True})[1])
+    undetermined = {name: rounding[name] for name in found if rounding[name] > TOLERANCE}
+    print(f"  f32 does not determine {len(undetermined)} of {len(found)}: {undetermined}")
+    for name, apart in found.items():
+        assert apart <= (LUCK * undetermined[name] if name in undetermined else TOLERANCE), name
 
 
 def test_dropout_is_the_same_on_any_number_of_ranks(on_ranks):
-    assert compare(on_ranks, "gpt", 1e-12, dropout=0.1, double=True) < 1e-12
+    assert max(compare(on_ranks, "gpt", 1e-12, dropout=0.1, double=True).values()) < 1e-12
