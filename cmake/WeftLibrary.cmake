@@ -32,39 +32,84 @@ function(weft_read_layers)
   set(WEFT_FOLDERS "${folders}" PARENT_SCOPE)
 endfunction()
 
-# The headers behind nearly every torch file of ours take seconds to read;
-# `weft_torch_headers` compiles them once and the folders share the result.
-function(weft_torch_precompiled_header)
+# Reading the headers behind nearly every file takes longer than compiling it.
+# Each of these compiles some of them once, and the targets share the result:
+# `weft_headers` those of the language, `weft_test_headers` GoogleTest too,
+# `weft_torch_headers` torch's.
+function(weft_precompiled_header name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;USES")
+  set(source ${CMAKE_BINARY_DIR}/${name}.cpp)
   file(
     CONFIGURE
-    OUTPUT ${CMAKE_BINARY_DIR}/torch_headers.cpp
+    OUTPUT ${source}
     CONTENT "// The object that owns the precompiled header.\n"
   )
-  add_library(weft_torch_headers OBJECT ${CMAKE_BINARY_DIR}/torch_headers.cpp)
-  target_link_libraries(weft_torch_headers PRIVATE weft::torch weft_warnings)
-  target_precompile_headers(
-    weft_torch_headers
-    PRIVATE
-      <ATen/core/Tensor.h>
-      <ATen/core/dispatch/Dispatcher.h>
-      <torch/library.h>
-  )
+  add_library(${name} OBJECT ${source})
+  target_link_libraries(${name} PRIVATE ${arg_USES} weft_warnings)
+  target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
 endfunction()
 
-# weft_target(<target> USES <folder or torch>...): what every target of ours has
-# in common.
+function(weft_precompiled_headers)
+  set(
+    language
+    <algorithm>
+    <array>
+    <cmath>
+    <cstdint>
+    <filesystem>
+    <functional>
+    <map>
+    <memory>
+    <numeric>
+    <optional>
+    <set>
+    <span>
+    <sstream>
+    <string>
+    <string_view>
+    <unordered_map>
+    <unordered_set>
+    <variant>
+    <vector>
+  )
+  weft_precompiled_header(weft_headers HEADERS ${language})
+  if(WEFT_TESTS)
+    weft_precompiled_header(
+      weft_test_headers
+      HEADERS ${language} <gtest/gtest.h>
+      USES GTest::gtest_main
+    )
+  endif()
+  if(WEFT_TORCH)
+    weft_precompiled_header(
+      weft_torch_headers
+      HEADERS
+        <ATen/core/Tensor.h>
+        <ATen/core/dispatch/Dispatcher.h>
+        <torch/library.h>
+      USES weft::torch
+    )
+  endif()
+endfunction()
+
+# weft_target(<target> USES <folder or torch>... [HEADERS <precompiled>]): what
+# every target of ours has in common.
 function(weft_target target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADERS" "USES")
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE weft_warnings)
   foreach(used IN LISTS arg_USES)
     if(used STREQUAL "torch")
       target_link_libraries(${target} PUBLIC weft::torch)
-      target_precompile_headers(${target} REUSE_FROM weft_torch_headers)
+      set(arg_HEADERS weft_torch_headers)
     else()
       target_link_libraries(${target} PUBLIC weft_${used})
     endif()
   endforeach()
+  if(NOT arg_HEADERS)
+    set(arg_HEADERS weft_headers)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${arg_HEADERS})
 endfunction()
 
 # weft_gtest(<name> SOURCES ... USES ...): a test program, known to ctest under
@@ -72,8 +117,14 @@ endfunction()
 function(weft_gtest name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;USES")
   add_executable(${name} ${arg_SOURCES})
-  weft_target(${name} USES ${arg_USES})
+  weft_target(${name} USES ${arg_USES} HEADERS weft_test_headers)
   target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  if("torch" IN_LIST arg_USES)
+    set_target_properties(
+      ${name}
+      PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 6
+    )
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   string(REGEX REPLACE "_test$" "" labels ${name})
   if(NOT "torch" IN_LIST arg_USES)
@@ -96,6 +147,10 @@ function(weft_library folder)
 
   add_library(weft_${folder} STATIC ${sources})
   weft_target(weft_${folder} USES ${arg_USES})
+  set_target_properties(
+    weft_${folder}
+    PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 12
+  )
   target_sources(
     weft_${folder}
     PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${headers}

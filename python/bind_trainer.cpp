@@ -5,6 +5,8 @@
 #include "program/live_bytes.h"
 #include "trainer_handle.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <pybind11/functional.h>
 
 namespace py = pybind11;

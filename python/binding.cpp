@@ -19,7 +19,8 @@
 #include "program/transfer.h"
 #include "rewrite/training.h"
 
-#include <torch/extension.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <nlohmann/json.hpp>
 

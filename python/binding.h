@@ -2,7 +2,7 @@
 // The parts of the extension weft._weft, one file each.
 #pragma once
 
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 namespace weft {
 

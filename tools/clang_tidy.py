@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the sources that need no torch and changed since they were last clean.
 
-The flags are those of the sanitize build, which holds exactly these sources. A clean result is
+The preset `tidy` lists exactly these sources, each by itself. A clean result is
 kept under the hash of the source, of our headers behind it, and of .clang-tidy.
 """
 
@@ -16,7 +16,7 @@ import sys
 
 from source_files import ROOT
 
-BUILD = ROOT / "build" / "sanitize"
+BUILD = ROOT / "build" / "tidy"
 CLEAN = ROOT / "build" / "clang-tidy"
 INCLUDE = re.compile(r'^#include "(.+)"', re.M)
 JOBS = int(os.environ.get("JOBS") or os.cpu_count())
@@ -62,7 +62,7 @@ def main():
     if not tidy:
         print("no clang-tidy here; install clang-tidy-19")
         return 1
-    if subprocess.run(["cmake", "--preset", "sanitize"], cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
+    if subprocess.run(["cmake", "--preset", "tidy"], cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
         return 1
     CLEAN.mkdir(parents=True, exist_ok=True)
     commands = json.loads((BUILD / "compile_commands.json").read_text())

@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 namespace schema = torch::_export;
-using Tag = schema::Argument::Tag;
+using ArgumentTag = schema::Argument::Tag;
 
 const c10::Type& without_optional(const c10::Type& type) {
   const auto* optional = type.castRaw<c10::OptionalType>();
@@ -162,34 +162,34 @@ c10::IValue dispatcher_value(
     const TensorOf& tensor_of) {
   const c10::Type& type = without_optional(*declared.type());
   switch (argument.tag()) {
-    case Tag::AS_NONE:
+    case ArgumentTag::AS_NONE:
       // Throws when the kind is one that this schema does not have.
       (void)argument.get_as_none();
       return {};
-    case Tag::AS_TENSOR:
+    case ArgumentTag::AS_TENSOR:
       return tensor_of(argument.get_as_tensor().get_name());
-    case Tag::AS_OPTIONAL_TENSOR: {
+    case ArgumentTag::AS_OPTIONAL_TENSOR: {
       const std::string name = tensor_names(argument).front();
       return name.empty() ? c10::IValue() : tensor_of(name);
     }
-    case Tag::AS_TENSORS:
-    case Tag::AS_OPTIONAL_TENSORS:
+    case ArgumentTag::AS_TENSORS:
+    case ArgumentTag::AS_OPTIONAL_TENSORS:
       return tensors_value(tensor_names(argument), type, tensor_of);
-    case Tag::AS_INT:
+    case ArgumentTag::AS_INT:
       return number_value(argument.get_as_int(), type);
-    case Tag::AS_FLOAT:
+    case ArgumentTag::AS_FLOAT:
       return number_value(argument.get_as_float().get(), type);
-    case Tag::AS_BOOL:
+    case ArgumentTag::AS_BOOL:
       return number_value(argument.get_as_bool(), type);
-    case Tag::AS_SYM_INT:
+    case ArgumentTag::AS_SYM_INT:
       return number_value(number_of(argument.get_as_sym_int(), graph), type);
-    case Tag::AS_SYM_FLOAT:
+    case ArgumentTag::AS_SYM_FLOAT:
       return number_value(number_of(argument.get_as_sym_float(), graph), type);
-    case Tag::AS_INTS:
+    case ArgumentTag::AS_INTS:
       return numbers_value(
           scalars(argument.get_as_ints(), [](int64_t one) { return one; }),
           type);
-    case Tag::AS_SYM_INTS:
+    case ArgumentTag::AS_SYM_INTS:
       return numbers_value(
           scalars(
               argument.get_as_sym_ints(),
@@ -197,33 +197,33 @@ c10::IValue dispatcher_value(
                 return number_of(one, graph);
               }),
           type);
-    case Tag::AS_FLOATS:
+    case ArgumentTag::AS_FLOATS:
       return numbers_value(
           scalars(
               argument.get_as_floats(),
               [](const schema::F64& one) { return one.get(); }),
           type);
-    case Tag::AS_BOOLS:
+    case ArgumentTag::AS_BOOLS:
       return list_of<bool>(
           argument.get_as_bools(), [](bool one) { return one; });
-    case Tag::AS_STRING:
+    case ArgumentTag::AS_STRING:
       return argument.get_as_string();
-    case Tag::AS_STRINGS:
+    case ArgumentTag::AS_STRINGS:
       return list_of<std::string>(
           argument.get_as_strings(),
           [](const std::string& one) { return one; });
-    case Tag::AS_COMPLEX:
+    case ArgumentTag::AS_COMPLEX:
       return c10::complex<double>(
           argument.get_as_complex().get_real().get(),
           argument.get_as_complex().get_imag().get());
-    case Tag::AS_SCALAR_TYPE:
+    case ArgumentTag::AS_SCALAR_TYPE:
       return static_cast<int64_t>(exported_scalar_type(
           static_cast<int64_t>(argument.get_as_scalar_type())));
-    case Tag::AS_MEMORY_FORMAT:
+    case ArgumentTag::AS_MEMORY_FORMAT:
       return memory_format_value(argument.get_as_memory_format());
-    case Tag::AS_LAYOUT:
+    case ArgumentTag::AS_LAYOUT:
       return layout_value(argument.get_as_layout());
-    case Tag::AS_DEVICE:
+    case ArgumentTag::AS_DEVICE:
       return at::Device(at::kCPU);
     default:
       throw UserError(
@@ -241,16 +241,16 @@ std::vector<std::string> tensor_names(const schema::Argument& argument) {
   };
   std::vector<std::string> names;
   switch (argument.tag()) {
-    case Tag::AS_TENSOR:
+    case ArgumentTag::AS_TENSOR:
       return {argument.get_as_tensor().get_name()};
-    case Tag::AS_OPTIONAL_TENSOR:
+    case ArgumentTag::AS_OPTIONAL_TENSOR:
       return {optional_name(argument.get_as_optional_tensor())};
-    case Tag::AS_TENSORS:
+    case ArgumentTag::AS_TENSORS:
       for (const schema::TensorArgument& one : argument.get_as_tensors()) {
         names.push_back(one.get_name());
       }
       return names;
-    case Tag::AS_OPTIONAL_TENSORS:
+    case ArgumentTag::AS_OPTIONAL_TENSORS:
       for (const auto& one : argument.get_as_optional_tensors()) {
         names.push_back(optional_name(one));
       }

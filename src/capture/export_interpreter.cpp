@@ -17,7 +17,7 @@ namespace weft {
 namespace {
 
 namespace schema = torch::_export;
-using Tag = schema::Argument::Tag;
+using ArgumentTag = schema::Argument::Tag;
 
 constexpr std::string_view kOperators = "torch.ops.";
 constexpr std::string_view kRegions = "torch.ops.higher_order.";
@@ -53,9 +53,9 @@ c10::OperatorHandle find_operator(const schema::Node& node) {
 // gives nor changes anything only checks.
 bool is_needed(const schema::Node& node) {
   for (const schema::Argument& output : node.get_outputs()) {
-    const Tag tag = output.tag();
-    if (tag != Tag::AS_SYM_INT && tag != Tag::AS_SYM_BOOL &&
-        tag != Tag::AS_SYM_FLOAT) {
+    const ArgumentTag tag = output.tag();
+    if (tag != ArgumentTag::AS_SYM_INT && tag != ArgumentTag::AS_SYM_BOOL &&
+        tag != ArgumentTag::AS_SYM_FLOAT) {
       return true;
     }
   }
@@ -85,7 +85,7 @@ std::string clean_path(std::string path) {
 }
 
 // The class without the Python modules that it lies in.
-std::string short_class(const std::string& name) {
+std::string unqualified_class(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
 
@@ -260,11 +260,11 @@ std::vector<at::Tensor> ExportInterpreter::call_region(
   const auto& arguments = node.get_inputs();
   size_t region = 0;
   while (region < arguments.size() &&
-         arguments[region].get_arg().tag() != Tag::AS_GRAPH) {
+         arguments[region].get_arg().tag() != ArgumentTag::AS_GRAPH) {
     ++region;
   }
   const auto flag = [&](size_t i) {
-    return i < region && arguments[i].get_arg().tag() == Tag::AS_BOOL &&
+    return i < region && arguments[i].get_arg().tag() == ArgumentTag::AS_BOOL &&
            arguments[i].get_arg().get_as_bool();
   };
   const bool sets_grad = kind == "wrap_with_set_grad_enabled";
@@ -302,7 +302,7 @@ std::string ExportInterpreter::enter_module(const schema::Node& node) {
       }
       path = clean_path(text.substr(first + 1, last - first - 1));
       if (module_paths_.insert(path).second) {
-        modules_.push_back({path, short_class(text.substr(last + 1))});
+        modules_.push_back({path, unqualified_class(text.substr(last + 1))});
       }
     }
   }

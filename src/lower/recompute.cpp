@@ -18,7 +18,7 @@ namespace {
 // Smaller values are kept: they are not worth a call.
 constexpr int64_t kLeastBytes = int64_t{64} << 10;
 // Operations an element below which time goes into memory.
-constexpr int64_t kCheapOperations = 16;
+constexpr int64_t kFreeOperations = 16;
 // How many calls one value may take.
 constexpr int kMostCalls = 3;
 // Nodes between the last reader in forward and the first in backward, below
@@ -101,7 +101,7 @@ class Recomputation {
         return false;
       }
     }
-    return flops_of(step_, node) <= kCheapOperations * largest;
+    return flops_of(step_, node) <= kFreeOperations * largest;
   }
 
   // Whether the operand will be there in backward, or can be made there in so

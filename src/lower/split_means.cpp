@@ -12,16 +12,13 @@
 // reads %weight, so it too waits for the count of all ranks.
 #include "base/error.h"
 #include "lower/pass.h"
-#include "ops/op_def.h"
+#include "ops/kernel.h"
 
 #include <optional>
 #include <utility>
 
 namespace weft {
 namespace {
-
-constexpr int64_t kMean = 1;
-constexpr int64_t kSum = 2;
 
 // Nullopt for a node that is no such mean.
 std::optional<WeightedMean> weighted_mean(const Node& node) {

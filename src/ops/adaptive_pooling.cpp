@@ -13,10 +13,6 @@ namespace weft {
 
 namespace {
 
-std::string plane(const TensorType& type, size_t spatial) {
-  return type.sizes.size() == spatial + 2 ? "n c" : "c";
-}
-
 struct AdaptiveTerms {
   std::string input;
   std::string output;
@@ -115,7 +111,7 @@ std::vector<TensorType> max_types(const Function& function, const Node& node) {
 }
 
 // Maxima keep indices into the whole plane.
-RuleFunction max_rule(size_t spatial) {
+RuleFunction adaptive_max_rule(size_t spatial) {
   return [spatial](const Function& function, const Node& node) {
     const std::string lead = plane(type_arg(function, node, 0), spatial);
     const std::string output = cat(lead, " ", numbered(spatial, "p", "!"));
@@ -127,7 +123,7 @@ RuleFunction max_rule(size_t spatial) {
   };
 }
 
-RuleFunction max_backward_rule(size_t spatial) {
+RuleFunction adaptive_max_backward_rule(size_t spatial) {
   return [spatial](const Function& function, const Node& node) {
     const std::string lead = plane(type_arg(function, node, 1), spatial);
     const std::string input = cat(lead, " ", numbered(spatial, "s", "!"));
@@ -189,7 +185,7 @@ void add_adaptive_pooling_ops(OpTable& ops) {
       {"(f32[2, 4, 4, 4, 4], f32[2, 4, 4, 8, 8])"}));
   ops.push_back({
       .name = "aten.adaptive_max_pool2d",
-      .rule_of = max_rule(2),
+      .rule_of = adaptive_max_rule(2),
       .scratch_bytes = average_scratch,
       .types = max_types,
       .backward = "aten.adaptive_max_pool2d_backward",
@@ -197,14 +193,14 @@ void add_adaptive_pooling_ops(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.adaptive_max_pool2d_backward",
-      .rule_of = max_backward_rule(2),
+      .rule_of = adaptive_max_backward_rule(2),
       .linear = Linear::First,
       .types = average_backward_types,
       .examples = {"(f32[4, 8, 4, 4], f32[4, 8, 8, 8], i64[4, 8, 4, 4]<64)"},
   });
   ops.push_back({
       .name = "aten.adaptive_max_pool3d",
-      .rule_of = max_rule(3),
+      .rule_of = adaptive_max_rule(3),
       .scratch_bytes = average_scratch,
       .types = max_types,
       .backward = "aten.adaptive_max_pool3d_backward",
@@ -212,7 +208,7 @@ void add_adaptive_pooling_ops(OpTable& ops) {
   });
   ops.push_back({
       .name = "aten.adaptive_max_pool3d_backward",
-      .rule_of = max_backward_rule(3),
+      .rule_of = adaptive_max_backward_rule(3),
       .linear = Linear::First,
       .types = average_backward_types,
       .examples =

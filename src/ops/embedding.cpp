@@ -37,10 +37,6 @@ int64_t embedding_scratch(const Function& function, const Node& node) {
   return copy_bytes(type_arg(function, node, 1));
 }
 
-int64_t count_result(const Function& function, const Node& node) {
-  return element_count(result_type(function, node));
-}
-
 int64_t count_gradient(const Function& function, const Node& node) {
   return element_count(type_arg(function, node, 0));
 }

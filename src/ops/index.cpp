@@ -195,10 +195,6 @@ std::vector<TensorType> index_put_types(
   return {like(type_arg(function, node, 0))};
 }
 
-int64_t count_result(const Function& function, const Node& node) {
-  return element_count(result_type(function, node));
-}
-
 }  // namespace
 
 void add_index_ops(OpTable& ops) {

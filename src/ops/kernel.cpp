@@ -138,6 +138,18 @@ CountFunction per_element(int64_t operations) {
   };
 }
 
+int64_t count_result(const Function& function, const Node& node) {
+  return element_count(result_type(function, node));
+}
+
+int64_t round_up(int64_t count, int64_t block) {
+  return (count + block - 1) / block * block;
+}
+
+std::string plane(const TensorType& type, size_t spatial) {
+  return type.sizes.size() == spatial + 2 ? "n c" : "c";
+}
+
 bool flag_at(const Node& node, size_t position, size_t i) {
   const auto& flags = std::get<Arg::List>(node.args.at(position).data);
   return std::get<bool>(flags.at(i).data);

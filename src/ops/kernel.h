@@ -47,6 +47,8 @@ DType accumulate_type(DType dtype);
 
 // Operations an element of the largest operand or result.
 CountFunction per_element(int64_t operations);
+// One operation an element of the first result.
+int64_t count_result(const Function& function, const Node& node);
 
 // Entry i of a list of booleans, such as output_mask.
 bool flag_at(const Node& node, size_t position, size_t i);
@@ -54,6 +56,16 @@ bool flag_at(const Node& node, size_t position, size_t i);
 // or absent one for `fallback`.
 int64_t dim_at(const Node& node, size_t position, size_t i, int64_t fallback);
 
+// at::Reduction, the last word of losses.
+inline constexpr int64_t kNone = 0;
+inline constexpr int64_t kMean = 1;
+inline constexpr int64_t kSum = 2;
+
+// `count` or the next multiple of `block`.
+int64_t round_up(int64_t count, int64_t block);
+
+// The dims before `spatial` ones in a rule: "n c", or "c" without a batch.
+std::string plane(const TensorType& type, size_t spatial);
 // A rule from one text a tensor: {"m k", "k n"} and {"m n"}.
 Rule rule_from_terms(
     const std::vector<std::string>& operands,

@@ -17,11 +17,6 @@ namespace weft {
 
 namespace {
 
-// at::Reduction
-constexpr int64_t kNone = 0;
-constexpr int64_t kMean = 1;
-constexpr int64_t kSum = 2;
-
 Dims broadcast(const Dims& a, const Dims& b) {
   Dims sizes = a.size() < b.size() ? b : a;
   const Dims& other = a.size() < b.size() ? a : b;

@@ -12,10 +12,6 @@ namespace weft {
 
 namespace {
 
-// at::Reduction
-constexpr int64_t kNone = 0;
-constexpr int64_t kMean = 1;
-
 struct NllTerms {
   std::string input;    // "n c? s0 s1"
   std::string targets;  // "n s0 s1"

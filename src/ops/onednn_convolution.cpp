@@ -4,6 +4,8 @@
 // kernel fits, the windows are written out as columns for a matrix product.
 #include "ops/onednn_convolution.h"
 
+#include "ops/kernel.h"
+
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -19,10 +21,6 @@ constexpr int64_t kBlock = 8;
 constexpr int64_t kPageBytes = 4096;
 // Every part of a scratchpad may be moved by this much to begin where it likes.
 constexpr int64_t kMoveBytes = 128;
-
-int64_t round_up(int64_t count, int64_t block) {
-  return (count + block - 1) / block * block;
-}
 
 int64_t product(const Space& space) {
   return std::accumulate(

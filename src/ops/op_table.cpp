@@ -19,10 +19,10 @@ OpTable make_table() {
   return ops;
 }
 
-using Lookup = std::unordered_map<std::string_view, const OpDef*>;
+using OpsByName = std::unordered_map<std::string_view, const OpDef*>;
 
-Lookup make_lookup(const OpTable& ops) {
-  Lookup lookup;
+OpsByName make_lookup(const OpTable& ops) {
+  OpsByName lookup;
   for (const OpDef& def : ops) {
     bool added = lookup.emplace(def.name, &def).second;
     WEFT_CHECK(added, "two entries for ", def.name);
@@ -88,7 +88,7 @@ const std::vector<OpDef>& all_ops() {
 }
 
 const OpDef* find_op(std::string_view name) {
-  static const Lookup lookup = make_lookup(all_ops());
+  static const OpsByName lookup = make_lookup(all_ops());
   auto found = lookup.find(name);
   return found == lookup.end() ? nullptr : found->second;
 }

@@ -10,11 +10,6 @@ namespace weft {
 
 namespace {
 
-// "n c" before the spatial dims, or "c" without a batch.
-std::string plane(const TensorType& type, size_t spatial) {
-  return type.sizes.size() == spatial + 2 ? "n c" : "c";
-}
-
 // A sliding window: kernel_size, stride and padding stand one after the other.
 struct PoolWindow {
   size_t kernel_position;

@@ -17,10 +17,6 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kFloat = 4;
 constexpr int64_t kGates = 4;
 
-int64_t round_up(int64_t count, int64_t block) {
-  return (count + block - 1) / block * block;
-}
-
 int64_t in_pages(int64_t bytes) { return round_up(bytes, kPage); }
 
 // oneDNN starts rows at multiples of 16 elements, but not of 256.

@@ -86,10 +86,6 @@ int64_t scatter_reduce_scratch(const Function& function, const Node& node) {
          element_count(self);
 }
 
-int64_t count_result(const Function& function, const Node& node) {
-  return element_count(result_type(function, node));
-}
-
 // --- Positions in a sorted sequence.
 
 DType position_type(const Node& node) {

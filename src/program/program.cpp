@@ -276,18 +276,15 @@ class Renumbering {
 
 void renumber(Block& block) { block = Renumbering(block).run(); }
 
-namespace {
-
 std::string percent_names(
     const Function& function, const std::vector<ValueId>& values) {
   std::vector<std::string> names;
   for (const ValueId value : values) {
-    names.push_back("%" + function[value].name);
+    names.push_back(
+        value == ValueId::None ? "-" : cat("%", function[value].name));
   }
   return join(names, ", ");
 }
-
-}  // namespace
 
 std::string label(const Block& block, const Instruction& instruction) {
   const Function& function = block.function;

@@ -213,6 +213,10 @@ std::vector<ValueId> makes(const Block& block, const Instruction& instruction);
 // instruction uses.
 void renumber(Block& block);
 
+// "%a, -, %b": what stands in texts for the names of values.
+std::string percent_names(
+    const Function& function, const std::vector<ValueId>& values);
+
 // "%fc1/mm = aten.mm", "start %g.sum", "free %a, %b": short, for messages and
 // timelines.
 std::string label(const Block& block, const Instruction& instruction);

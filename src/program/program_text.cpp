@@ -12,16 +12,6 @@ namespace weft {
 
 namespace {
 
-std::string percent_names(
-    const Function& function, const std::vector<ValueId>& values) {
-  std::vector<std::string> names;
-  for (const ValueId value : values) {
-    names.push_back(
-        value == ValueId::None ? "-" : cat("%", function[value].name));
-  }
-  return join(names, ", ");
-}
-
 // " offset(4096, -)", or nothing when none has a place.
 std::string print_offsets(
     const Block& block, const std::vector<ValueId>& made) {

@@ -17,7 +17,7 @@ constexpr int kEndedBySignal = 130;
 // A handler reaches nothing but these.
 std::atomic<int> caught_signal = 0;
 std::atomic<bool> is_alive = false;
-std::array<struct sigaction, kSignals.size()> before;
+std::array<struct sigaction, kSignals.size()> earlier_actions;
 
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -38,13 +38,13 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &action, &before[i]);
+    ::sigaction(kSignals[i], &action, &earlier_actions[i]);
   }
 }
 
 StopSignals::~StopSignals() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &before[i], nullptr);
+    ::sigaction(kSignals[i], &earlier_actions[i], nullptr);
   }
   is_alive = false;
 }
