@@ -94,8 +94,8 @@ int64_t columns(const Convolution& c) {
 // Copies made so that every operand has the format of the convolution. Columns
 // of volumes are row-major always.
 int64_t format_copy(const Convolution& c, const TensorType& type) {
-  const bool last = c.uses_channels_last() &&
-                    (uses_onednn(c) || c.spatial_dims() < 3 || is_dilated(c));
+  const bool last =
+      c.uses_channels_last() && (uses_onednn(c) || c.spatial_dims() < 3);
   const TensorType wanted = last ? channels_last(type.dtype, type.sizes)
                                  : make_type(type.dtype, type.sizes);
   return type == wanted ? 0 : dense_bytes(type);
@@ -191,8 +191,8 @@ void run_columns_backward(
     run.take(for_weight ? bytes : 0);
     return;
   }
-  run.make(2);
-  run.make(1);
+  run.make(is_dilated(c) ? 1 : 2);
+  run.make(is_dilated(c) ? 2 : 1);
   run.take(for_weight || is_dilated(c) ? columns(c) : 0);
   run.take(is_dilated(c) ? bias_bytes : 0);
 }

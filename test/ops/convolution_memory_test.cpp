@@ -95,7 +95,9 @@ struct Case {
 };
 
 // All combinations of a few values each, but for those without a result and
-// those that take long.
+// those that take long. Left out are what is counted only roughly: groups of
+// pointwise windows, which are computed one by one, channels-last volumes and
+// channels-last depthwise windows with gaps.
 std::vector<Case> grid() {
   std::vector<Case> cases;
   const std::vector<std::vector<int64_t>> spaces = {
@@ -135,7 +137,11 @@ std::vector<Case> grid() {
                     for (size_t d = 0; d < dims; ++d) {
                       work *= static_cast<double>(kernel * space);
                     }
-                    if (space + 2 * padding > dilation * (kernel - 1) &&
+                    const bool is_rough =
+                        (groups > 1 && kernel == 1) ||
+                        (last && (dims == 3 || (groups == in && dilation > 1)));
+                    if (!is_rough && (kernel > 1 || dilation == 1) &&
+                        space + 2 * padding > dilation * (kernel - 1) &&
                         work < 3e8 && (dims > 1 || !last)) {
                       cases.push_back(it);
                     }
@@ -238,12 +244,10 @@ class Compared {
     const Node& node = example.function.nodes.back();
     const Seen expected = said(example.function, node);
     ++count_;
-    bool fits = seen.scratch <= expected.scratch;
-    if (!memory_of(example.function, node).results.empty()) {
-      fits = fits && seen.taken.size() == expected.taken.size();
-      for (size_t i = 0; fits && i < seen.taken.size(); ++i) {
-        fits = seen.taken[i] <= expected.taken[i];
-      }
+    bool fits = seen.scratch <= expected.scratch &&
+                seen.taken.size() == expected.taken.size();
+    for (size_t i = 0; fits && i < seen.taken.size(); ++i) {
+      fits = seen.taken[i] <= expected.taken[i];
     }
     exact_ += seen.taken == expected.taken ? 1 : 0;
     if (!fits) {
