@@ -94,7 +94,7 @@ def train_on_ranks(ranks, folder, jobs):
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env=environment | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-4000:]
