@@ -119,6 +119,8 @@ void overlap(Lowering& lowering);
 void carry(Lowering& lowering);
 // Results take over storages that nobody reads any more (in_place.cpp).
 void in_place(Lowering& lowering);
+// Calls whose results nobody reads yet wait until there is room (delay.cpp).
+void delay(Lowering& lowering);
 // Frees each storage after its last reader (lifetimes.cpp).
 void lifetimes(Lowering& lowering);
 // A place in the arena for every storage (place.cpp).

@@ -39,6 +39,7 @@ Program lower(
       {"overlap", overlap, /*optional=*/true},
       {"carry", carry},
       {"in_place", in_place, /*optional=*/true},
+      {"delay", delay, /*optional=*/true},
       {"lifetimes", lifetimes, /*optional=*/true},
       {"place", place},
   };

@@ -6,11 +6,16 @@
 // Packing rectangles of (time, bytes) as low as possible is hard; two greedy
 // orders are tried, the largest first and the earliest first, and the lower
 // arena is taken.
+//
+// A kernel that makes a result only after it has given back temporaries gets
+// its scratch right below that result, so that they may lie across both.
 #include "lower/in_place.h"
 #include "lower/pass.h"
+#include "lower/temporaries.h"
 #include "program/live_bytes.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -18,16 +23,49 @@
 namespace weft {
 namespace {
 
-// Storages that have one lifetime and lie side by side; or a call's scratch.
+// Storages that have one lifetime and lie side by side; or a call's scratch; or
+// both, the scratch below, of which the call that makes the storage has use.
 struct Item {
   int64_t begin = 0;
   int64_t end = 0;  // the last instruction of its life
   int64_t bytes = 0;
+  // Of the scratch below, which is there at `begin` alone.
+  int64_t foot_bytes = 0;
   // Of each storage, within the item.
   std::vector<std::pair<ValueId, int64_t>> storages;
   NodeId scratch_of = NodeId::None;
   int64_t scratch_bytes = 0;
 };
+
+int64_t whole_bytes(const Item& item) { return item.foot_bytes + item.bytes; }
+
+// The lowest offset from `offset` up at which the item lies apart from another
+// that is at `start`.
+int64_t lift(
+    const Item& item, int64_t offset, const Item& other, int64_t start) {
+  struct Part {
+    int64_t from = 0;
+    int64_t to = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  const auto parts = [](const Item& it) {
+    return std::array<Part, 2>{
+        Part{it.foot_bytes, whole_bytes(it), it.begin, it.end},
+        Part{0, it.foot_bytes, it.begin, it.begin}};
+  };
+  for (const Part& there : parts(other)) {
+    for (const Part& part : parts(item)) {
+      const bool meet = there.begin <= part.end && part.begin <= there.end &&
+                        part.from < part.to && there.from < there.to;
+      if (meet && offset + part.from < start + there.to &&
+          start + there.from < offset + part.to) {
+        offset = start + there.to - part.from;
+      }
+    }
+  }
+  return offset;
+}
 
 class Placement {
  public:
@@ -42,7 +80,7 @@ class Placement {
     std::vector<size_t> order(items_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
-      return items_[a].bytes > items_[b].bytes;
+      return whole_bytes(items_[a]) > whole_bytes(items_[b]);
     });
     const Packing by_size = pack(order);
     std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
@@ -72,7 +110,14 @@ class Placement {
         for (const ValueId value : free->values) {
           finish(value, at);
         }
-      } else if (const auto* call = std::get_if<Call>(&instruction)) {
+      }
+    }
+    for (int64_t at = 0; at < end; ++at) {
+      const auto* call =
+          std::get_if<Call>(&block_.instructions[static_cast<size_t>(at)]);
+      if (call != nullptr &&
+          call_scratch_bytes(
+              block_.function, block_.function.nodes[index(call->node)]) > 0) {
         add_scratch(call->node, at);
       }
     }
@@ -128,18 +173,32 @@ class Placement {
     }
   }
 
-  void add_scratch(NodeId node, int64_t at) {
-    const int64_t bytes =
-        call_scratch_bytes(block_.function, block_.function.nodes[index(node)]);
-    if (bytes == 0) {
-      return;
+  // Once it is known which storages lie in buckets.
+  void add_scratch(NodeId id, int64_t at) {
+    const Node& node = block_.function.nodes[index(id)];
+    const KernelMemory memory = memory_of(block_.function, node);
+    // The last result to be made, and the item that is its storage alone.
+    size_t last = 0;
+    for (size_t i = 0; i < memory.results.size(); ++i) {
+      last = memory.results[i] > memory.results[last] ? i : last;
+    }
+    const int64_t number =
+        memory.results.empty() ? -1 : item_of_[index(node.results[last])];
+    if (number >= 0) {
+      Item& item = items_[static_cast<size_t>(number)];
+      if (item.storages.size() == 1) {
+        item.foot_bytes = room_bytes(memory, last, item.bytes);
+        item.scratch_of = id;
+        item.scratch_bytes = item.foot_bytes;
+        return;
+      }
     }
     Item item;
     item.begin = at;
     item.end = at;
-    item.bytes = aligned(bytes);
-    item.scratch_of = node;
-    item.scratch_bytes = bytes;
+    item.scratch_of = id;
+    item.scratch_bytes = room_bytes(memory, last, 0);
+    item.bytes = aligned(item.scratch_bytes);
     items_.push_back(std::move(item));
   }
 
@@ -158,19 +217,21 @@ class Placement {
     for (const size_t number : order) {
       const Item& item = items_[number];
       int64_t offset = 0;
-      for (const size_t other : placed) {
-        const Item& there = items_[other];
-        if (there.end < item.begin || item.end < there.begin) {
-          continue;
+      // Again when it was moved: its two parts meet others at other times.
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (const size_t other : placed) {
+          const int64_t start = packing.offsets[other];
+          if (start >= offset + whole_bytes(item)) {
+            break;
+          }
+          const int64_t above = lift(item, offset, items_[other], start);
+          moved = moved || above > offset;
+          offset = above;
         }
-        const int64_t start = packing.offsets[other];
-        if (start >= offset + item.bytes) {
-          break;
-        }
-        offset = std::max(offset, start + there.bytes);
       }
       packing.offsets[number] = offset;
-      packing.bytes = std::max(packing.bytes, offset + item.bytes);
+      packing.bytes = std::max(packing.bytes, offset + whole_bytes(item));
       const auto at = std::upper_bound(
           placed.begin(),
           placed.end(),
@@ -187,7 +248,8 @@ class Placement {
     for (size_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
       for (const auto& [storage, within] : item.storages) {
-        block_.offsets[index(storage)] = packing.offsets[i] + within;
+        block_.offsets[index(storage)] =
+            packing.offsets[i] + item.foot_bytes + within;
       }
       if (item.scratch_of != NodeId::None) {
         block_.scratch[index(item.scratch_of)] = {

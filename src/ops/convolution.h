@@ -3,6 +3,7 @@
 // op lay out alike.
 #pragma once
 
+#include "ops/kernel_memory.h"
 #include "ops/op_def.h"
 
 namespace weft {
@@ -33,8 +34,8 @@ struct Convolution {
 };
 
 // What oneDNN, or the fallback through columns, takes besides the results.
-int64_t convolution_scratch(const Function& function, const Node& node);
-int64_t convolution_backward_scratch(
+KernelMemory convolution_memory(const Function& function, const Node& node);
+KernelMemory convolution_backward_memory(
     const Function& function, const Node& node);
 
 }  // namespace weft

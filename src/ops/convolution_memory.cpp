@@ -1,33 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that convolutions take on a CPU besides their results, as measured
-// with PyTorch 2.13 on one thread of an AVX2 machine.
+// Memory that convolutions take on a CPU besides their results, in the order in
+// which they take it, as measured with PyTorch 2.13 on one thread of an AVX2
+// machine.
 //
-// oneDNN works on channels in blocks of 8: row-major tensors are reordered into
-// blocks and the result is reordered back, one after the other. What is
-// channels-last already is used as it is, but for the weights. Types without
-// vector instructions (bf16 here) and small single images go through columns:
-// the window of every step written out.
+// Most go to oneDNN (onednn_convolution.h). Types without vector instructions
+// (bf16 here), small single images and most windows of one element go through
+// columns: the window of every step written out.
 #include "ops/call.h"
 #include "ops/convolution.h"
 #include "ops/kernel.h"
+#include "ops/onednn_convolution.h"
 
-#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace weft {
 
 namespace {
-
-// Rows of tiles that the channels-last kernels keep.
-constexpr int64_t kTiles = 8216;
-
-bool is_pointwise(const Convolution& c) {
-  for (size_t d = 0; d < c.spatial_dims(); ++d) {
-    if (c.kernel(d) != 1 || c.stride(d) != 1 || c.padding(d) != 0) {
-      return false;
-    }
-  }
-  return c.groups() == 1 && !c.transposed();
-}
 
 bool has_stride(const Convolution& c) {
   for (size_t d = 0; d < c.spatial_dims(); ++d) {
@@ -47,13 +36,44 @@ bool is_dilated(const Convolution& c) {
   return false;
 }
 
-bool uses_columns(const Convolution& c) {
-  if (c.input.dtype != DType::F32) {
-    return true;
+// Windows of one element: the columns would be the input.
+bool is_plain(const Convolution& c) {
+  for (size_t d = 0; d < c.spatial_dims(); ++d) {
+    if (c.kernel(d) != 1 || c.padding(d) != 0) {
+      return false;
+    }
   }
-  const bool wide = c.spatial_dims() == 2 && c.kernel(0) > 3 && c.kernel(1) > 3;
-  return c.groups() == 1 && !wide && c.input.sizes[0] == 1 &&
-         element_count(c.input) <= 20480;
+  return !has_stride(c) && !is_dilated(c);
+}
+
+bool is_pointwise(const Convolution& c) {
+  return is_plain(c) && c.groups() == 1 && !c.transposed();
+}
+
+bool uses_onednn(const Convolution& c) {
+  if (c.input.dtype != DType::F32) {
+    return false;
+  }
+  // The last two dims decide, of volumes too; a row is an image of height 1.
+  const size_t dims = c.spatial_dims();
+  const int64_t wide = c.kernel(dims - 1);
+  const int64_t high = dims == 1 ? 1 : c.kernel(dims - 2);
+  const Dims& sizes = c.input.sizes;
+  const int64_t batch = sizes[0];
+  if (wide == 1 && high == 1 && !has_stride(c) && !is_dilated(c) &&
+      batch < 16) {
+    return false;
+  }
+  bool has_large_padding = false;
+  for (size_t d = 0; d < dims; ++d) {
+    has_large_padding = has_large_padding || c.output_padding(d) >= c.stride(d);
+  }
+  if (c.transposed() && has_large_padding) {
+    return false;
+  }
+  const int64_t first_two = sizes[2] * (dims == 1 ? 1 : sizes[3]);
+  return c.groups() > 1 || (wide > 3 && high > 3) || batch > 1 ||
+         batch * sizes[1] * first_two > 20480;
 }
 
 int64_t columns(const Convolution& c) {
@@ -71,149 +91,240 @@ int64_t columns(const Convolution& c) {
   return count * element_bytes(c.input.dtype);
 }
 
-// The weight's gradient of these windows is a matrix product over the columns
-// of one image; 0 for the others. Weights are kept four times meanwhile.
-int64_t weight_product(const Convolution& c) {
-  bool odd = is_dilated(c) || c.spatial_dims() == 3;
-  for (size_t d = 0; d < c.spatial_dims(); ++d) {
-    odd = odd || c.kernel(d) >= 14 || c.padding(d) > c.kernel(d) / 2;
-  }
-  if (!odd || c.transposed()) {
-    return 0;
-  }
-  const Dims output = c.output_sizes();
-  int64_t count = c.input.sizes[1] / c.groups();
-  for (size_t d = 0; d < c.spatial_dims(); ++d) {
-    const bool by_slice = c.spatial_dims() == 3 && d == 0;
-    count *= c.kernel(d) * (by_slice ? 1 : output[d + 2]);
-  }
-  return 4 * dense_bytes(c.weight) + count * element_bytes(c.input.dtype) + 256;
-}
-
-// A tensor of [batch, channels, ...] with its channels in blocks.
-int64_t blocked_bytes(const Dims& sizes, DType dtype) {
-  const int64_t channels = sizes[1];
-  int64_t count = sizes[0] * round_up(channels, 8);
-  for (size_t d = 2; d < sizes.size(); ++d) {
-    count *= sizes[d];
-  }
-  return count * element_bytes(dtype);
-}
-
-// Few channels of the input are not reordered: below 8 in forward, up to 3 in
-// the weight's gradient.
-constexpr int64_t kFewForward = 7;
-constexpr int64_t kFewBackward = 3;
-
-int64_t blocked_input(const Convolution& c, int64_t few) {
-  const int64_t channels = c.input.sizes[1] / c.groups();
-  const bool depthwise = channels == 1 && c.groups() > 1;
-  return channels <= few && !depthwise
-             ? 0
-             : blocked_bytes(c.input.sizes, c.input.dtype);
-}
-
-// Output channels come in blocks of 8, and so do more than a few input
-// channels. Those of a group of one stay single.
-int64_t blocked_weight(const Convolution& c, int64_t few) {
-  int64_t inner = c.weight.sizes[1];
-  const bool stays = inner <= few || (inner == 1 && c.groups() > 1);
-  inner = stays ? inner : round_up(inner, 8);
-  int64_t count = round_up(c.weight.sizes[0], 8) * inner;
-  for (size_t d = 0; d < c.spatial_dims(); ++d) {
-    count *= c.kernel(d);
-  }
-  return count * element_bytes(c.weight.dtype);
-}
-
-// Copies made so that every operand has the format of the convolution.
+// Copies made so that every operand has the format of the convolution. Columns
+// of volumes are row-major always.
 int64_t format_copy(const Convolution& c, const TensorType& type) {
-  const TensorType wanted = c.uses_channels_last()
-                                ? channels_last(type.dtype, type.sizes)
-                                : make_type(type.dtype, type.sizes);
+  const bool last =
+      c.uses_channels_last() && (uses_onednn(c) || c.spatial_dims() < 3);
+  const TensorType wanted = last ? channels_last(type.dtype, type.sizes)
+                                 : make_type(type.dtype, type.sizes);
   return type == wanted ? 0 : dense_bytes(type);
+}
+
+// A transposed convolution is another's backward: what that one reads and makes
+// change places, its scratchpad is part of another, and a bias is added to a
+// copy of the result.
+KernelCopies transposed(KernelCopies copies) {
+  std::swap(copies.in, copies.out);
+  copies.scratchpad += copies.scratchpad > 0 ? 128 : 0;
+  return copies;
+}
+
+KernelCopies forward_of_transposed(const Windows& w, bool has_bias) {
+  KernelCopies copies = transposed(input_gradient_copies(w));
+  bool divides = true;
+  bool has_strides = false;
+  for (size_t d = 0; d < 3; ++d) {
+    divides = divides && w.in[d] % w.stride[d] == 0;
+    has_strides = has_strides || w.stride[d] > 1;
+  }
+  const bool adds_bias = w.channels_last && copies.scratchpad > 0 &&
+                         !copies.is_product && (divides || !has_strides);
+  if (has_bias && !adds_bias) {
+    copies.scratchpad += (w.channels_last ? w.in_bytes() : copies.out) + 128;
+  }
+  return copies;
+}
+
+// A part of the channels, which is not one stretch of memory where there are
+// several images or channels come last.
+int64_t group_copy(const Convolution& c, int64_t whole_bytes) {
+  return c.input.sizes[0] > 1 || c.uses_channels_last()
+             ? whole_bytes / c.groups()
+             : 0;
+}
+
+// Groups are computed one by one, then joined.
+void run_groups(const Convolution& c, int64_t output_bytes, KernelRun& run) {
+  const auto parts = run.take(output_bytes);
+  run.give_back(run.take_all(
+      {group_copy(c, dense_bytes(c.input)), is_plain(c) ? 0 : columns(c)}));
+  run.make(0);
+  run.give_back({parts});
+}
+
+void run_groups_backward(
+    const Convolution& c,
+    bool for_input,
+    bool for_weight,
+    int64_t output_bytes,
+    KernelRun& run) {
+  const auto parts = run.take_all(
+      {for_input ? dense_bytes(c.input) : 0,
+       for_weight ? dense_bytes(c.weight) : 0});
+  run.give_back(run.take_all(
+      {group_copy(c, output_bytes),
+       group_copy(c, dense_bytes(c.input)),
+       for_weight && !is_plain(c) ? columns(c) : 0}));
+  run.make(2);
+  run.make(1);
+  run.make(0);
+  run.give_back(parts);
+}
+
+void run_columns(const Convolution& c, KernelRun& run) {
+  if (c.transposed() || is_dilated(c)) {
+    run.make(0);
+    run.take(columns(c));
+  } else {
+    run.take(columns(c));
+    run.make(0);
+  }
+}
+
+void run_columns_backward(
+    const Convolution& c,
+    bool for_input,
+    bool for_weight,
+    int64_t bias_bytes,
+    KernelRun& run) {
+  run.make(0);
+  if (c.transposed() || (c.spatial_dims() == 3 && !is_dilated(c))) {
+    // First for the input, then anew for the weight; a volume's gradient is
+    // written twice even where there are no windows.
+    const bool twice = is_pointwise(c) && c.spatial_dims() == 3;
+    const int64_t bytes = is_plain(c) ? 0 : columns(c);
+    const int64_t input_bytes = twice ? dense_bytes(c.input) : bytes;
+    run.give_back({run.take(for_input ? input_bytes : 0)});
+    run.make(2);
+    run.make(1);
+    run.take(for_weight ? bytes : 0);
+    return;
+  }
+  run.make(is_dilated(c) ? 1 : 2);
+  run.make(is_dilated(c) ? 2 : 1);
+  run.take(for_weight || is_dilated(c) ? columns(c) : 0);
+  run.take(is_dilated(c) ? bias_bytes : 0);
+}
+
+// The gradient of the input; its result is number 0.
+void run_input_gradient(
+    const Convolution& c, const Windows& w, KernelRun& run) {
+  const KernelCopies copies = c.transposed()
+                                  ? transposed(forward_copies(w, false))
+                                  : input_gradient_copies(w);
+  if (w.channels_last) {
+    run.make(0);
+    const auto kept =
+        run.take_all({copies.out, copies.weight, copies.scratchpad});
+    run.give_back(kept);
+    return;
+  }
+  auto kept = run.take_all({copies.out, copies.weight});
+  const auto gradient = run.take(copies.in);
+  kept.push_back(run.take(copies.scratchpad));
+  run.give_back(kept);
+  if (copies.turns) {
+    const auto turned = run.take(dense_bytes(c.input));
+    run.make(0);
+    run.give_back({turned});
+  } else {
+    run.make(0);
+  }
+  run.give_back({gradient});
+}
+
+// The gradients of weight and bias; their results are numbers 1 and 2.
+void run_weight_gradient(
+    const Convolution& c,
+    const Windows& w,
+    bool for_weight,
+    int64_t bias_bytes,
+    KernelRun& run) {
+  const bool has_bias = bias_bytes > 0;
+  const KernelCopies copies = c.transposed()
+                                  ? transposed(weight_gradient_copies(w, false))
+                                  : weight_gradient_copies(w, has_bias);
+  const int64_t bytes = dense_bytes(c.weight);
+  auto kept = run.take_all({copies.out, copies.in});
+  const auto gradient = run.take(copies.weight);
+  kept.push_back(run.take(copies.scratchpad));
+  const auto bias = run.take(bias_bytes);
+  run.give_back(kept);
+  if (has_bias) {
+    run.make(2);
+  }
+  // Weights in another order are turned, once more from a matrix.
+  const auto turned = run.take(w.channels_last ? bytes : 0);
+  run.give_back({run.take(w.channels_last && copies.is_product ? bytes : 0)});
+  if (for_weight) {
+    run.make(1);
+  } else {
+    run.give_back({run.take(bytes)});
+  }
+  run.give_back({turned, gradient, bias});
 }
 
 }  // namespace
 
-int64_t convolution_scratch(const Function& function, const Node& node) {
+KernelMemory convolution_memory(const Function& function, const Node& node) {
   const Convolution c = Convolution::forward(function, node);
-  const int64_t copies = format_copy(c, c.input) + format_copy(c, c.weight);
-  if (uses_columns(c)) {
-    // Groups are computed one by one, then joined.
-    const TensorType output = make_type(c.input.dtype, c.output_sizes());
-    return copies + (c.groups() > 1 ? dense_bytes(output) : columns(c));
+  const int64_t input_copy = format_copy(c, c.input);
+  const int64_t weight_copy = format_copy(c, c.weight);
+  const TensorType output = make_type(c.input.dtype, c.output_sizes());
+  KernelRun run(1);
+  if (!uses_onednn(c)) {
+    run.take_all({input_copy, weight_copy});
+    if (c.groups() > 1) {
+      run_groups(c, dense_bytes(output), run);
+    } else {
+      run_columns(c, run);
+    }
+    return run.finish();
   }
-  if (is_pointwise(c)) {
-    return copies;
+  const bool has_bias = value_arg(node, 2) != ValueId::None;
+  const Windows w(c);
+  const KernelCopies copies = c.transposed()
+                                  ? forward_of_transposed(w, has_bias)
+                                  : forward_copies(w, has_bias);
+  run.take_all({input_copy, weight_copy});
+  if (w.channels_last) {
+    run.make(0);
+    run.give_back(run.take_all({copies.scratchpad, copies.in, copies.weight}));
+    return run.finish();
   }
-  const int64_t weight = blocked_weight(c, kFewForward);
-  if (c.uses_channels_last()) {
-    return copies + weight + kTiles;
+  const auto kept = run.take_all({copies.scratchpad, copies.in, copies.weight});
+  const auto product = run.take(copies.out);
+  run.give_back(kept);
+  if (copies.turns) {
+    const auto turned = run.take(dense_bytes(output));
+    run.make(0);
+    run.give_back({turned});
+  } else {
+    run.make(0);
   }
-  const Dims sizes = c.output_sizes();
-  const DType dtype = c.input.dtype;
-  const int64_t output = dense_bytes(make_type(dtype, sizes));
-  const int64_t blocked = blocked_bytes(sizes, dtype);
-  const int64_t input = blocked_input(c, kFewForward);
-  // First the product, in blocks; then the result beside it.
-  const int64_t product = input + weight + blocked;
-  const int64_t reorder = blocked + output * (c.transposed() ? 2 : 1);
-  return copies + std::max(product, reorder) - output;
+  run.give_back({product});
+  return run.finish();
 }
 
-int64_t convolution_backward_scratch(
+KernelMemory convolution_backward_memory(
     const Function& function, const Node& node) {
   const Convolution c = Convolution::backward(function, node);
   const TensorType& grad = type_arg(function, node, 0);
-  const int64_t copies =
-      format_copy(c, c.input) + format_copy(c, c.weight) + format_copy(c, grad);
-  if (uses_columns(c)) {
-    const bool joined = c.groups() > 1 && flag_at(node, 10, 0);
-    return copies + (joined ? dense_bytes(c.input) : columns(c));
-  }
   const bool for_input = flag_at(node, 10, 0);
   const bool for_weight = flag_at(node, 10, 1);
-  const int64_t weight_result = for_weight ? dense_bytes(c.weight) : 0;
-  const int64_t bias_result =
+  const int64_t bias_bytes =
       flag_at(node, 10, 2) ? grad.sizes[1] * element_bytes(grad.dtype) : 0;
-  if (is_pointwise(c)) {
-    // Of volumes, the input's gradient is written twice, before the others.
-    const bool twice = for_input && c.spatial_dims() == 3;
-    return copies +
-           (twice ? std::max<int64_t>(
-                        0, dense_bytes(c.input) - weight_result - bias_result)
-                  : 0);
+  const std::vector<int64_t> format_copies = {
+      format_copy(c, grad), format_copy(c, c.input), format_copy(c, c.weight)};
+  KernelRun run(3);
+  run.take_all(format_copies);
+  if (!uses_onednn(c)) {
+    if (c.groups() > 1) {
+      run_groups_backward(c, for_input, for_weight, dense_bytes(grad), run);
+    } else {
+      run_columns_backward(c, for_input, for_weight, bias_bytes, run);
+    }
+    return run.finish();
   }
-  const int64_t weight = blocked_weight(c, kFewBackward);
-  if (c.uses_channels_last()) {
-    return copies +
-           std::max(
-               for_input ? weight + kTiles - weight_result : 0,
-               for_weight ? std::max(2 * weight, weight_product(c)) : 0);
-  }
-  const DType dtype = c.input.dtype;
-  const int64_t input = dense_bytes(c.input);
-  const int64_t blocked_grad = blocked_bytes(grad.sizes, dtype);
-  const int64_t input_result = for_input ? input : 0;
-  // Live bytes at four moments; the last two keep the input's gradient.
-  int64_t peak = 0;
+  const Windows w(c);
   if (for_input) {
-    const int64_t made = blocked_bytes(c.input.sizes, dtype);
-    peak = std::max(
-        blocked_grad + blocked_weight(c, 0) + made,
-        made + input * (has_stride(c) ? 2 : 1));
+    run_input_gradient(c, w, run);
   }
-  if (for_weight) {
-    const int64_t product = weight_product(c);
-    const int64_t operands =
-        product > 0 ? product : blocked_grad + blocked_input(c, kFewBackward);
-    peak = std::max(
-        {peak,
-         input_result + weight + operands + bias_result,
-         input_result + weight + weight_result + 2 * bias_result});
+  if (for_weight || bias_bytes > 0) {
+    run_weight_gradient(c, w, for_weight, bias_bytes, run);
   }
-  return copies + peak - input_result - weight_result - bias_result;
+  return run.finish();
 }
 
 }  // namespace weft

@@ -19,12 +19,15 @@ SIZES = {"unet3d": {"channels": (8, 16), "volume": 8, "batch_size": 4}, "cosmofl
 WITHOUT_DROPOUT = {"llama", "resnet", "unet3d"}
 
 
-def make(example, dropout=0.0):
-    """(model, batch, optimizer), the same whenever it is called."""
+def make(example, dropout=0.0, momentum=False):
+    """(model, batch, optimizer), the same whenever it is called; the optimizer is the example's own, or plain SGD with
+    momentum.
+    """
     function = importlib.import_module(example).tiny
     options = {} if example in WITHOUT_DROPOUT else {"dropout": dropout}
     torch.manual_seed(0)
-    return function(**options, **SIZES.get(example, {}))
+    model, batch, own = function(**options, **SIZES.get(example, {}))
+    return model, batch, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9) if momentum else own
 
 
 def batches(example, count=STEPS):
@@ -69,8 +72,8 @@ def train_eager(example, steps=STEPS):
     return losses, tensors_of(model, optimizer)
 
 
-def train_weft(example, dropout=0.0, double=False, steps=STEPS):
-    model, batch, optimizer = make(example, dropout)
+def train_weft(example, dropout=0.0, double=False, steps=STEPS, momentum=False):
+    model, batch, optimizer = make(example, dropout, momentum)
     if double:
         batch = in_double(model, batch)
     trainer = weft.parallelize(model, optimizer, batch)
@@ -91,7 +94,7 @@ def train_on_ranks(ranks, folder, jobs):
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env=environment | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs them as the executor will (execute/placed_allocator.cpp): each at the
+// lowest place, the largest first, and what found none first in another try.
+#include "lower/temporaries.h"
+
+#include "program/live_bytes.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace weft {
+namespace {
+
+constexpr int kEnd = std::numeric_limits<int>::max();
+constexpr int kTries = 64;
+
+struct Rectangle {
+  int64_t offset = -1;
+  int64_t bytes = 0;
+  int begin = 0;
+  int end = 0;
+};
+
+bool clash(const Rectangle& a, const Rectangle& b) {
+  return a.offset >= 0 && b.offset >= 0 && a.begin < b.end && b.begin < a.end &&
+         a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+class Packing {
+ public:
+  Packing(const KernelMemory& memory, size_t next, int64_t next_bytes)
+      : next_bytes_(aligned(next_bytes)) {
+    for (const Temporary& each : memory.temporaries) {
+      pieces_.push_back({-1, aligned(each.bytes), each.begin, each.end});
+      exact_bytes_.push_back(each.bytes);
+    }
+    const int made = memory.results.empty() ? 0 : memory.results[next];
+    // The result, at the end of the room.
+    pieces_.push_back({-1, next_bytes_, next_bytes == 0 ? kEnd : made, kEnd});
+  }
+
+  // The most bytes at one moment, without the result's place.
+  int64_t least() const {
+    int64_t most = 0;
+    for (const Rectangle& at : pieces_) {
+      int64_t bytes = 0;
+      for (const Rectangle& each : pieces_) {
+        bytes += each.begin <= at.begin && at.begin < each.end ? each.bytes : 0;
+      }
+      most = std::max(most, bytes);
+    }
+    return std::max<int64_t>(0, most - next_bytes_);
+  }
+
+  int64_t all() const {
+    int64_t bytes = 0;
+    for (const Rectangle& each : pieces_) {
+      bytes += each.bytes;
+    }
+    return bytes - next_bytes_;
+  }
+
+  // The end of the highest one, as they were placed last.
+  int64_t end() const {
+    int64_t last = 0;
+    for (size_t i = 0; i + 1 < pieces_.size(); ++i) {
+      last = std::max(last, pieces_[i].offset + exact_bytes_[i]);
+    }
+    return last;
+  }
+
+  // Places them all, or not.
+  bool fits(int64_t room) {
+    Rectangle& result = pieces_.back();
+    std::vector<size_t> order(pieces_.size() - 1);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+      return pieces_[a].bytes > pieces_[b].bytes;
+    });
+    for (int tries = 0; tries < kTries; ++tries) {
+      for (Rectangle& each : pieces_) {
+        each.offset = -1;
+      }
+      result.offset = room;
+      const auto left =
+          std::find_if(order.begin(), order.end(), [&](size_t piece) {
+            return !place(pieces_[piece], room + next_bytes_);
+          });
+      if (left == order.end()) {
+        return true;
+      }
+      std::rotate(order.begin(), left, left + 1);
+    }
+    return false;
+  }
+
+ private:
+  bool place(Rectangle& piece, int64_t limit) const {
+    std::vector<int64_t> starts = {0};
+    for (const Rectangle& each : pieces_) {
+      if (each.offset >= 0) {
+        starts.push_back(each.offset + each.bytes);
+      }
+    }
+    std::sort(starts.begin(), starts.end());
+    for (const int64_t start : starts) {
+      Rectangle there = piece;
+      there.offset = start;
+      const bool is_free =
+          std::none_of(pieces_.begin(), pieces_.end(), [&](const auto& other) {
+            return &other != &piece && clash(there, other);
+          });
+      if (is_free && start + piece.bytes <= limit) {
+        piece = there;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const int64_t next_bytes_;
+  // The last one is the result.
+  std::vector<Rectangle> pieces_;
+  std::vector<int64_t> exact_bytes_;
+};
+
+}  // namespace
+
+int64_t room_bytes(
+    const KernelMemory& memory, size_t next, int64_t next_bytes) {
+  Packing packing(memory, next, next_bytes);
+  const int64_t all = packing.all();
+  int64_t room = packing.least();
+  // In steps of a sixteenth of what there is between the two.
+  const int64_t step = std::max(aligned((all - room) / 16), kAlignmentBytes);
+  while (!packing.fits(room) && room < all) {
+    room = std::min(all, room + step);
+  }
+  return next_bytes > 0 ? room : packing.end();
+}
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/temporaries.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+TEST(RoomBytes, HoldsWhatIsThereAtOneTime) {
+  KernelRun run(1);
+  const auto first = run.take(1024);
+  const auto second = run.take(512);
+  run.give_back({first});
+  run.take(960);
+  run.give_back({second});
+  run.make(0);
+  // The last lies where the first was.
+  EXPECT_EQ(room_bytes(run.finish(), 0, 0), 1024 + 512);
+}
+
+TEST(RoomBytes, ReachesIntoAResultThatIsNotMadeYet) {
+  KernelRun run(1);
+  const auto operand = run.take(4096);
+  const auto product = run.take(1024);
+  run.give_back({operand});
+  run.make(0);
+  run.give_back({product});
+  const KernelMemory memory = run.finish();
+  // The product is there beside the result, the operand lies across both.
+  EXPECT_EQ(room_bytes(memory, 0, 1024), 4096);
+  EXPECT_EQ(room_bytes(memory, 0, 0), 4096 + 1024);
+  EXPECT_EQ(room_bytes(memory, 0, 64), 4096 + 1024 - 64);
+}
+
+TEST(RoomBytes, EndsWithTheLastByteWhereNothingLiesBehind) {
+  KernelRun run(1);
+  run.make(0);
+  run.take(100);
+  const KernelMemory memory = run.finish();
+  EXPECT_EQ(room_bytes(memory, 0, 0), 100);
+  EXPECT_EQ(room_bytes(memory, 0, 64), 128);
+}
+
+}  // namespace
+}  // namespace weft
