@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "lower/lower.h"
 #include "ops/op_def.h"
+#include "plan/parallel.h"
 #include "plan/plan.h"
 #include "profile/profile.h"
 #include "program/transfer.h"
@@ -273,6 +274,10 @@ void bind_graph(py::module_& module) {
       py::arg("graph"),
       py::arg("plan"),
       py::arg("rank") = 0);
+  // The plan that words stand for, as text.
+  module.def("expand", [](const Graph& graph, const std::string& words) {
+    return print(expand(parse_parallel(words, "words"), graph));
+  });
   // The program as text.
   module.def("lower", [](const Graph& graph, const std::string& plan) {
     return print(lower(graph, parse_plan(plan, "plan")));
@@ -282,6 +287,28 @@ void bind_graph(py::module_& module) {
       [](const Graph& graph, uint64_t seed) { return initialise(graph, seed); },
       py::arg("graph"),
       py::arg("seed"));
+  // Fills a tensor with the part of a parameter or buffer that begins there.
+  module.def(
+      "initialise_piece",
+      [](const Graph& graph,
+         uint64_t seed,
+         bool is_buffer,
+         const std::string& key,
+         const Dims& start,
+         const Dims& whole,
+         const at::Tensor& into) {
+        std::vector<Piece> box;
+        for (size_t i = 0; i < start.size(); ++i) {
+          box.push_back(
+              {start[i], into.size(static_cast<int64_t>(i)), whole[i]});
+        }
+        Initialiser(graph, seed)
+            .fill(
+                is_buffer ? OutputKind::Buffer : OutputKind::Parameter,
+                key,
+                box,
+                into);
+      });
   // For every node that has any: its line, the bytes predicted, those measured.
   module.def(
       "scratch_bytes",
