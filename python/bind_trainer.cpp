@@ -103,7 +103,7 @@ void bind_trainer(py::module_& module) {
           Release())
       .def("train", &TrainerHandle::train, Release())
       .def("evaluate", &TrainerHandle::evaluate, Release())
-      .def("gradients", &TrainerHandle::gradients)
+      .def("gradients", &TrainerHandle::gradients, Release())
       .def_property_readonly("loss_scale", &TrainerHandle::loss_scale)
       .def("residents", &residents)
       .def("fill", &TrainerHandle::fill, Release())

@@ -289,6 +289,28 @@ void bind_graph(py::module_& module) {
       [](const Graph& graph, uint64_t seed) { return initialise(graph, seed); },
       py::arg("graph"),
       py::arg("seed"));
+  // Fills a tensor with the part of a parameter or buffer that begins there.
+  module.def(
+      "initialise_piece",
+      [](const Graph& graph,
+         uint64_t seed,
+         bool is_buffer,
+         const std::string& key,
+         const Dims& start,
+         const Dims& whole,
+         const at::Tensor& into) {
+        std::vector<Piece> box;
+        for (size_t i = 0; i < start.size(); ++i) {
+          box.push_back(
+              {start[i], into.size(static_cast<int64_t>(i)), whole[i]});
+        }
+        Initialiser(graph, seed)
+            .fill(
+                is_buffer ? OutputKind::Buffer : OutputKind::Parameter,
+                key,
+                box,
+                into);
+      });
   // For every node that has any: its line, the bytes predicted, those measured.
   module.def(
       "scratch_bytes",

@@ -138,18 +138,24 @@ double TrainerHandle::evaluate(const NamedTensors& batch, int64_t number) {
   return trainer_->evaluate(step, number);
 }
 
-NamedTensors TrainerHandle::gradients() const {
+NamedTensors TrainerHandle::gradients() {
   WEFT_CHECK_USER(
       trainer_->options().keep_gradients && last_ != nullptr,
       "no gradients were kept: give keep_gradients=True, and make a step");
   NamedTensors gradients;
-  const std::vector<Output>& outputs =
-      last_->executor->block().function.outputs;
+  const Block& block = last_->executor->block();
+  const std::vector<Output>& outputs = block.function.outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].kind == OutputKind::Gradient) {
-      gradients.emplace_back(
-          outputs[i].key, last_->executor->outputs()[i].clone());
+    if (outputs[i].kind != OutputKind::Gradient) {
+      continue;
     }
+    const Layout& layout = block.layouts[index(outputs[i].value)];
+    const at::Tensor piece = last_->executor->outputs()[i];
+    gradients.emplace_back(
+        outputs[i].key,
+        is_whole(layout, trainer_->mesh())
+            ? piece.clone()
+            : gather_whole(everybody(), piece, layout, trainer_->mesh()));
   }
   return gradients;
 }

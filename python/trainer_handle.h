@@ -50,9 +50,10 @@ class TrainerHandle {
   // One more training step, with the learning rates of the last one.
   Timeline timed(const NamedTensors& batch, int64_t number);
 
-  // Of the last step that was trained, by parameter: copies. Throws UserError
-  // when the option keep_gradients is off.
-  NamedTensors gradients() const;
+  // Of the last step that was trained, by parameter: whole copies, for which
+  // all ranks must call it. Throws UserError when the option keep_gradients is
+  // off.
+  NamedTensors gradients();
 
   // 1 without loss scaling.
   double loss_scale() const { return scale_ ? scale_->scale() : 1; }

@@ -5,6 +5,8 @@
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
 #include "capture/recorder.h"
+#include "ops/kernel.h"
+#include "ops/split.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -25,6 +27,12 @@ std::vector<TensorType> types_in(const std::vector<at::Tensor>& tensors) {
     types.push_back(type_or_none(tensor));
   }
   return types;
+}
+
+// What is written into a part of a tensor has no gaps until it is there.
+TensorType written_type(const at::Tensor& tensor) {
+  TensorType type = type_of(tensor);
+  return is_dense(type) ? type : with_sizes(type, type.sizes);
 }
 
 bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
@@ -217,7 +225,7 @@ void Recorder::call_mutation(
     }
   }
   for (const at::Tensor& tensor : mutated) {
-    types.push_back(wide ? *wide : type_of(tensor));
+    types.push_back(wide ? *wide : written_type(tensor));
   }
   if (info.returns_mutated && mutated.size() == 1 && !wide) {
     node.overwrites = value_of(mutated.front());
@@ -230,7 +238,7 @@ void Recorder::call_mutation(
     cast.args = {{values.front()}};
     cast.options = {{"dtype", {dtype_of(mutated.front().scalar_type())}}};
     cast.overwrites = value_of(mutated.front());
-    values = emit(cast, "to_copy", {type_of(mutated.front())});
+    values = emit(cast, "to_copy", {written_type(mutated.front())});
   }
   if (mode_ == RecordMode::Hollow) {
     compute_known(info, arguments, values);
@@ -308,7 +316,7 @@ void Recorder::fill(
       def != nullptr && def->kind == OpKind::Random) {
     node.options.push_back({std::string(kRngOption), {next_rng_++}});
   }
-  now_.table.write(tensor, emit(node, stem, {type_of(tensor)}).front());
+  now_.table.write(tensor, emit(node, stem, {written_type(tensor)}).front());
 }
 
 }  // namespace weft

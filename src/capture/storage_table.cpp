@@ -3,6 +3,8 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "ops/kernel.h"
+#include "ops/split.h"
 
 #include <c10/core/StorageImpl.h>
 
@@ -10,6 +12,9 @@
 
 namespace weft {
 namespace {
+
+// A version that no root has.
+constexpr int64_t kOutOfDate = -1;
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.storage().unsafeGetStorageImpl();
@@ -119,8 +124,11 @@ void StorageTable::write(const at::Tensor& tensor, ValueId value) {
   }
   const int64_t version = record.at(view).version + 1;
   for (const auto& [index, written] : chain) {
-    record.at(index).value = written;
-    record.at(index).version = version;
+    View& one = record.at(index);
+    // What was written has no gaps: a view that has is read from its parent.
+    const bool is_written = one.parent < 0 || is_dense(one.type);
+    one.value = is_written ? written : one.value;
+    one.version = is_written ? version : kOutOfDate;
   }
 }
 
@@ -160,7 +168,7 @@ int StorageTable::require_view(Record& record, const at::Tensor& tensor) {
   View view;
   view.offset = tensor.storage_offset();
   view.type = type_of(tensor);
-  view.version = -1;
+  view.version = kOutOfDate;
   // The root that starts last before it.
   for (size_t i = 0; i < record.views.size(); ++i) {
     const View& other = record.views[i];
@@ -305,7 +313,9 @@ ValueId StorageTable::written_parent(Record& record, int index, ValueId value) {
     stem = "as_strided_scatter";
   }
   node.overwrites = old;
-  return emit_(std::move(node), stem, {type}).front();
+  const bool has_gaps = record.at(parent).parent >= 0 && !is_dense(type);
+  const TensorType written = has_gaps ? with_sizes(type, type.sizes) : type;
+  return emit_(std::move(node), stem, {written}).front();
 }
 
 }  // namespace weft

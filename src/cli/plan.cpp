@@ -6,6 +6,10 @@
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/lowering.h"
+#include "cluster/cluster.h"
+#include "lower/lower.h"
+#include "plan/plan_place.h"
+#include "program/live_bytes.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -16,6 +20,8 @@ namespace {
 struct PlanCommandFlags {
   ModelFlags model;
   PlanFlags plan;
+  // That it must fit; empty: any.
+  std::string cluster;
   std::string output = "-";
 };
 
@@ -28,6 +34,11 @@ void run_plan(const PlanCommandFlags& flags) {
       load_model(flags.model.model, model_options(flags.model)).graph;
   const Plan plan = load_plan(flags.plan, graph);
   verify(plan, graph);
+  if (!flags.cluster.empty()) {
+    const Cluster cluster = load_cluster(flags.cluster);
+    verify_memory(
+        lower(graph, plan, cluster), place(plan), cluster.device.memory_bytes);
+  }
   write_output(flags.output, print(plan));
 }
 
@@ -43,6 +54,12 @@ void add_plan_command(CLI::App& app) {
   add_batch_size_flag(*command, flags->model);
   add_plan_flags(*command, flags->plan, "nothing is planned");
   command
+      ->add_option(
+          "--cluster",
+          flags->cluster,
+          "Machines that the plan must fit, in ranks and in memory")
+      ->type_name("NAME");
+  command
       ->add_option("-o,--output", flags->output, "Where to; - for the output")
       ->type_name("FILE");
   command->footer(
@@ -51,7 +68,7 @@ void add_plan_command(CLI::App& app) {
 Examples:
   weft plan gpt.py:gpt2_small --parallel data=2,tensor=2,sequence
   weft plan gpt.py:gpt2_small --parallel data=4,zero=3 -o gpt.plan
-  weft plan gpt.py:gpt2_small --plan gpt.plan)");
+  weft plan gpt.py:gpt2_small --plan gpt.plan --cluster 8xA100-80G)");
   command->callback([flags] { run_plan(*flags); });
 }
 

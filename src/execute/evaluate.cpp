@@ -26,27 +26,12 @@ std::vector<at::Tensor> run_node(
     const Node& node,
     const std::vector<at::Tensor>& operands,
     const StepContext& context) {
-  if (node.op == "weft.guard") {
-    check_guard(function[node.results.front()].name, node, operands.front());
-    return {operands.front()};
+  std::vector<TensorType> types;
+  for (const ValueId id : node.results) {
+    types.push_back(function[id].type);
   }
-  if (node.op.starts_with("weft.") || is_random(node)) {
-    std::vector<at::Tensor> results;
-    for (const ValueId id : node.results) {
-      results.push_back(place_for(function[id].type));
-    }
-    const Kernel kernel = bind_kernel(
-        {.function = function,
-         .node = node,
-         .operands = operands,
-         .results = results,
-         .piece = whole_pieces(function[node.results.front()].type.sizes)});
-    if (kernel) {
-      kernel(context);
-      return results;
-    }
-  }
-  return AtenCall(node)(operands);
+  const std::vector<Piece> piece = whole_pieces(types.front().sizes);
+  return evaluate_node(function, node, operands, types, piece, context);
 }
 
 std::vector<size_t> last_readers(const Function& function) {
@@ -65,6 +50,36 @@ std::vector<size_t> last_readers(const Function& function) {
 }
 
 }  // namespace
+
+std::vector<at::Tensor> evaluate_node(
+    const Function& function,
+    const Node& node,
+    const std::vector<at::Tensor>& operands,
+    const std::vector<TensorType>& types,
+    const std::vector<Piece>& piece,
+    const StepContext& context) {
+  if (node.op == "weft.guard") {
+    check_guard(function[node.results.front()].name, node, operands.front());
+    return {operands.front()};
+  }
+  if (node.op.starts_with("weft.") || is_random(node)) {
+    std::vector<at::Tensor> results;
+    for (const TensorType& type : types) {
+      results.push_back(place_for(type));
+    }
+    const Kernel kernel = bind_kernel(
+        {.function = function,
+         .node = node,
+         .operands = operands,
+         .results = results,
+         .piece = piece});
+    if (kernel) {
+      kernel(context);
+      return results;
+    }
+  }
+  return AtenCall(node)(operands);
+}
 
 std::vector<at::Tensor> evaluate(
     const Function& function,

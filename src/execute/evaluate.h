@@ -21,4 +21,15 @@ std::vector<at::Tensor> evaluate(
     const std::vector<at::Tensor>& inputs,
     const StepContext& context);
 
+// One node. `types` are those of its results, and `piece` what it makes of
+// result 0: its own and the whole, or those of a piece, where the node was
+// rewritten for that (ops/split.h).
+std::vector<at::Tensor> evaluate_node(
+    const Function& function,
+    const Node& node,
+    const std::vector<at::Tensor>& operands,
+    const std::vector<TensorType>& types,
+    const std::vector<Piece>& piece,
+    const StepContext& context);
+
 }  // namespace weft

@@ -4,11 +4,14 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "ops/op_def.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -19,10 +22,28 @@ namespace weft {
 // captured live).
 std::vector<at::Tensor> initialise(const Graph& graph, uint64_t seed);
 
-// Only these outputs, in this order: nodes that they do not need do not run.
-// Equal to those of the whole. `kind` and `key` of each must be an output of
-// `init`, else UserError.
-std::vector<at::Tensor> initialise(
-    const Graph& graph, uint64_t seed, const std::vector<Output>& wanted);
+// The same one by one, and of each only a piece: nodes that it does not follow
+// from do not run, and those that can be split make its elements alone, block
+// by block. A rank that fills what it keeps holds little more than that; where
+// a node cannot be split, one tensor more.
+class Initialiser {
+ public:
+  // Keeps a reference. Throws as `initialise` does.
+  Initialiser(const Graph& graph, uint64_t seed);
+
+  // Fills `into`, which has the sizes of `box` (one piece a dim), with that
+  // part of the output. Throws UserError when `init` makes no such output.
+  void fill(
+      OutputKind kind,
+      const std::string& key,
+      const std::vector<Piece>& box,
+      const at::Tensor& into) const;
+
+ private:
+  const Graph& graph_;
+  const Function& init_;
+  const uint64_t seed_;
+  std::map<std::pair<OutputKind, std::string>, ValueId> outputs_;
+};
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "lower/lower.h"
 #include "lower/pass.h"
+#include "plan/plan_place.h"
 
 namespace weft {
 
@@ -14,15 +15,16 @@ Program lower(
   verify(plan, graph);
   WEFT_CHECK_USER(
       rank_count(plan.mesh) <= device_count(cluster),
-      "the plan needs ",
-      rank_count(plan.mesh),
-      " rank(s) for its mesh ",
+      place(plan),
+      ": the mesh ",
       print(plan.mesh),
-      ", and cluster @",
+      " needs ",
+      rank_count(plan.mesh),
+      " ranks, and cluster @",
       cluster.name,
       " has ",
       device_count(cluster),
-      " device(s)");
+      " device(s); take a smaller mesh, or more machines");
   const std::vector<Pass> passes = {
       {"split_means", split_means},
       {"split_batch_norms", split_batch_norms},

@@ -2,6 +2,7 @@
 // The plan that a short form stands for: the mesh, then word by word what each
 // of them splits.
 #include "base/error.h"
+#include "plan/grid_split.h"
 #include "plan/name_patterns.h"
 #include "plan/parallel.h"
 #include "plan/pipeline_cut.h"
@@ -26,6 +27,8 @@ constexpr const char* kShard = "shard";
 constexpr const char* kExpert = "expert";
 constexpr const char* kContext = "context";
 constexpr const char* kTensor = "tensor";
+// Of `tensor` over two or three axes.
+constexpr const char* kGrid[] = {"x", "y", "z"};
 
 class Expansion {
  public:
@@ -60,12 +63,15 @@ class Expansion {
     return std::max(parallel_.context, parallel_.ulysses);
   }
 
+  bool is_grid() const { return parallel_.tensor.size() > 1; }
+
+  // Over one axis.
   int64_t tensor() const {
-    return parallel_.tensor.empty() ? 1 : parallel_.tensor.front();
+    return parallel_.tensor.size() == 1 ? parallel_.tensor.front() : 1;
   }
 
   bool needs_rules() const {
-    return tensor() > 1 || context() > 1 || parallel_.expert > 1;
+    return is_grid() || tensor() > 1 || context() > 1 || parallel_.expert > 1;
   }
 
   void add_axis(const std::string& name, int64_t size) {
@@ -76,11 +82,6 @@ class Expansion {
 
   // What exchanges most often varies fastest: those ranks are nearest.
   void make_mesh() {
-    WEFT_CHECK_USER(
-        parallel_.tensor.size() <= 1,
-        print(parallel_),
-        ": tensor over two or three axes has no short form yet; write the "
-        "plan, starting from those in examples/plans");
     add_axis(std::string(kPipelineAxis), parallel_.pipeline);
     if (parallel_.shard > 1) {
       add_axis(kReplica, parallel_.data / parallel_.shard);
@@ -91,7 +92,8 @@ class Expansion {
     for (const Axis& axis : stage_mesh(plan_.mesh).axes) {
       batch_axes_.push_back(axis.name);
     }
-    state_axes_ = parallel_.shard > 1 ? Axes{kShard} : batch_axes_;
+    data_axes_ = batch_axes_;
+    state_axes_ = parallel_.shard > 1 ? Axes{kShard} : data_axes_;
     add_axis(kExpert, parallel_.expert);
     if (parallel_.expert > 1) {
       batch_axes_.emplace_back(kExpert);
@@ -101,6 +103,13 @@ class Expansion {
       add_axis(spatial_name(i), parallel_.spatial[i]);
     }
     add_axis(kTensor, tensor());
+    for (size_t i = 0; is_grid() && i < parallel_.tensor.size(); ++i) {
+      grid_.push_back({kGrid[i], parallel_.tensor[i]});
+      plan_.mesh.axes.push_back(grid_.back());
+    }
+    for (size_t i = 0; i + 1 < grid_.size(); ++i) {
+      batch_axes_.push_back(grid_[i].name);
+    }
   }
 
   Layout& layout_of(ValueId value) {
@@ -196,11 +205,18 @@ class Expansion {
     }
   }
 
-  // As many axes as divide it, from the outermost on.
+  // As many axes as leave every rank a row, from the outermost on. Pieces must
+  // be of one size where something else is split inside them.
   void choose_batch_axes(int64_t batch) {
-    while (!batch_axes_.empty() && batch % ways(plan_.mesh, batch_axes_) != 0) {
+    const bool is_even = is_grid() || parallel_.sequence || context() > 1;
+    while (!batch_axes_.empty() && !fits(batch, batch_axes_, is_even)) {
       batch_axes_.pop_back();
     }
+  }
+
+  bool fits(int64_t size, const Axes& axes, bool is_even) const {
+    const int64_t pieces = ways(plan_.mesh, axes);
+    return is_even ? size % pieces == 0 : size >= pieces;
   }
 
   // As many micro-batches as every rank has rows for.
@@ -242,6 +258,9 @@ class Expansion {
   // --- Parameters.
 
   void split_parameters() {
+    if (is_grid()) {
+      split_grid();
+    }
     if (tensor() > 1) {
       tensor_ = tensor_split(*rules_, tensor(), parallel_.vocabulary);
       split_by(tensor_.parameters, kTensor, tensor());
@@ -273,6 +292,38 @@ class Expansion {
               "has none whose experts divide so"
             : " fits no product of the step: none has a dim that divides so "
               "and is summed over by a later product");
+  }
+
+  void split_grid() {
+    const GridSplit grid = grid_split(*rules_, grid_);
+    WEFT_CHECK_USER(
+        !grid.parameters.empty(),
+        print(parallel_),
+        ": no product of the step makes what divides so");
+    for (const GridParameter& each : grid.parameters) {
+      const TensorType& type = step_[each.value].type;
+      Layout compute = replicated(static_cast<int>(type.sizes.size()));
+      for (const GridParameter::Part& part : each.parts) {
+        split(layout_of(each.value), type, part.spot, part.stored);
+        split(compute, type, part.spot, part.compute);
+      }
+      if (canonical(compute, type, plan_.mesh) !=
+          canonical(layout_of(each.value), type, plan_.mesh)) {
+        compute_.emplace(each.value, std::move(compute));
+      }
+    }
+    for (const GridValue& each : grid.values) {
+      const TensorType& type = step_[each.value].type;
+      if (const auto& batch = tokens_.batch[index(each.value)]) {
+        Axes axes = data_axes_;
+        axes.insert(axes.end(), each.tokens.begin(), each.tokens.end());
+        while (!axes.empty() && !fits(batch->size, axes, true)) {
+          axes.pop_back();
+        }
+        split(layout_of(each.value), type, *batch, axes);
+      }
+      split(layout_of(each.value), type, each.spot, each.channel);
+    }
   }
 
   // --- Values of the step.
@@ -379,25 +430,27 @@ class Expansion {
     for (const Belongings& each : belongings(step_)) {
       const auto it = layouts_.find(each.parameter);
       const TensorType& type = step_[each.parameter].type;
-      const Layout compute =
-          it == layouts_.end() ? replicated(static_cast<int>(type.sizes.size()))
-                               : it->second;
+      const Layout whole = replicated(static_cast<int>(type.sizes.size()));
+      const Layout split = it == layouts_.end() ? whole : it->second;
+      // Parameters are gathered for an optimizer that needs them whole.
+      const bool is_stored_so =
+          each.is_elementwise ? parallel_.zero > 0 : parallel_.zero >= 3;
       const Layout stored =
-          parallel_.zero > 0 && each.is_elementwise
-              ? stored_split(compute, type, state_axes_, plan_.mesh)
-              : compute;
-      if (stored == replicated(static_cast<int>(type.sizes.size()))) {
+          is_stored_so ? stored_split(split, type, state_axes_, plan_.mesh)
+                       : split;
+      if (stored == whole) {
         continue;
       }
-      if (parallel_.zero >= 3 && stored != compute) {
+      if (parallel_.zero >= 3 && stored != split) {
         layout_of(each.parameter) = stored;
-        compute_.emplace(each.parameter, compute);
+        compute_.try_emplace(each.parameter, split);
       }
+      const Layout& updated = each.is_elementwise ? stored : split;
       for (const ValueId state : each.states) {
-        layout_of(state) = stored;
+        layout_of(state) = updated;
       }
       if (parallel_.zero >= 2 && each.gradient != ValueId::None) {
-        layout_of(each.gradient) = stored;
+        layout_of(each.gradient) = updated;
       }
     }
   }
@@ -408,8 +461,16 @@ class Expansion {
     std::vector<Decision> decisions;
     for (const ValueId value : order_) {
       const TensorType& type = step_[value].type;
+      // A size that the dim has anyway need not be said.
       const auto canonical_layout = [&](const Layout& layout) {
-        return canonical(layout, type, whole_mesh(plan_.mesh, plan_.time));
+        Layout plain =
+            canonical(layout, type, whole_mesh(plan_.mesh, plan_.time));
+        for (Levels& levels : plain.dims) {
+          if (levels.size() == 1) {
+            levels.front().size = 0;
+          }
+        }
+        return plain;
       };
       Decision decision;
       decision.pattern = step_[value].name;
@@ -426,9 +487,13 @@ class Expansion {
   const Graph& graph_;
   const Function& step_;
   Plan plan_;
-  // Axes over which the batch is split, and what `zero` splits.
+  // Axes over which the batch is split, those of `data` among them, and those
+  // over which `zero` splits.
   Axes batch_axes_;
+  Axes data_axes_;
   Axes state_axes_;
+  // The axes of `tensor` over two or three.
+  std::vector<Axis> grid_;
   std::map<ValueId, Layout> layouts_;
   std::map<ValueId, Layout> compute_;
   std::vector<ValueId> order_;

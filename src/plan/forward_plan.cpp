@@ -2,22 +2,64 @@
 #include "plan/forward_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace weft {
+namespace {
 
-Plan plan_for_part(Plan plan, const Graph& graph) {
+// Without the lines that name nothing of the graph.
+Plan lines_for(Plan plan, const Graph& graph) {
   const Function& step = step_of(graph);
-  const auto names_nothing = [&](const auto& line) {
+  std::erase_if(plan.decisions, [&](const Decision& line) {
     return std::none_of(
         step.values.begin(), step.values.end(), [&](const Value& value) {
           return matches(line.pattern, value.name);
         });
-  };
-  std::erase_if(plan.decisions, names_nothing);
+  });
   plan.recompute.clear();
   plan.graph = graph.name;
   return plan;
+}
+
+std::string parameter_of(const Input& state) {
+  const std::string& key = state.keys.front();
+  return key.substr(0, key.rfind('.'));
+}
+
+}  // namespace
+
+Plan plan_for_part(Plan plan, const Graph& whole, const Graph& part) {
+  const Function& step = step_of(whole);
+  // By parameter and sizes: a state may have fewer dims.
+  std::map<std::pair<std::string, Dims>, const Decision*> by_parameter;
+  std::set<std::string> known;
+  for (const Input& input : step.inputs) {
+    const Value& value = step[input.value];
+    known.insert(value.name);
+    const Decision* decision = decision_for(plan, value.name);
+    if (input.kind == InputKind::State && decision != nullptr) {
+      by_parameter.try_emplace(
+          {parameter_of(input), value.type.sizes}, decision);
+    }
+  }
+  std::vector<Decision> more;
+  const Function& mine = step_of(part);
+  for (const Input& input : mine.inputs) {
+    const Value& value = mine[input.value];
+    if (input.kind != InputKind::State || known.contains(value.name)) {
+      continue;
+    }
+    const auto found =
+        by_parameter.find({parameter_of(input), value.type.sizes});
+    if (found != by_parameter.end()) {
+      more.push_back({value.name, found->second->layout});
+    }
+  }
+  plan.decisions.insert(plan.decisions.end(), more.begin(), more.end());
+  return lines_for(std::move(plan), part);
 }
 
 Plan forward_plan(Plan plan, const Graph& graph) {
@@ -26,7 +68,7 @@ Plan forward_plan(Plan plan, const Graph& graph) {
       std::any_of(step.nodes.begin(), step.nodes.end(), [](const Node& node) {
         return node.phase != Phase::Forward;
       });
-  return trains ? plan : plan_for_part(std::move(plan), graph);
+  return trains ? plan : lines_for(std::move(plan), graph);
 }
 
 }  // namespace weft

@@ -6,9 +6,10 @@
 
 namespace weft {
 
-// The plan for another step of the same model, such as the update after
-// gradients were accumulated: without the lines that name nothing of it.
-Plan plan_for_part(Plan plan, const Graph& graph);
+// The plan for a part of the step of `whole`, which it is for: without the
+// lines that name nothing of the part. States that only the part has, such as
+// accumulated gradients, lie as the other states of their parameter do.
+Plan plan_for_part(Plan plan, const Graph& whole, const Graph& part);
 
 // The same plan for a step that only goes forward, as evaluation does: without
 // the lines that name nothing of it. For a step that trains, the plan itself.

@@ -226,8 +226,17 @@ void verify(const Parallel& parallel) {
       !parallel.sequence || parallel.tensor.size() == 1,
       "sequence splits over the axis of tensor: give tensor=N, one number");
   WEFT_CHECK_USER(
-      parallel.vocabulary || !parallel.tensor.empty(),
+      parallel.vocabulary || parallel.tensor.size() == 1,
       "vocabulary=off is about tensor: give tensor=N, or leave it out");
+  WEFT_CHECK_USER(
+      parallel.tensor.size() <= 1 ||
+          (parallel.context == 1 && parallel.ulysses == 1 &&
+           parallel.expert == 1 && parallel.spatial.empty()),
+      "tensor=",
+      joined(parallel.tensor),
+      " goes with data, zero and shard; beside other words give one number, "
+      "tensor=",
+      product(parallel.tensor));
   WEFT_CHECK_USER(
       parallel.context == 1 || parallel.ulysses == 1,
       "context and ulysses both split the sequence: give one of them");

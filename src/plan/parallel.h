@@ -19,7 +19,8 @@ struct Parallel {
   int64_t data = 1;
   // `tensor=N`: parameters of products are split by columns, then by rows, so
   // that what lies between needs no exchange. One number; `2x2` and `2x2x2` are
-  // two and three, and split every product over as many axes.
+  // two and three, and split every product and what lies between over as many
+  // axes.
   std::vector<int64_t> tensor = {};
   // `sequence`: between such pairs, values are split along the sequence over
   // the axis of `tensor`.
@@ -66,9 +67,11 @@ void verify(const Parallel& parallel);
 int64_t rank_count(const Parallel& parallel);
 
 // The plan for the step of `graph`; it verifies. Values that are cheap to make
-// again are. A batch that does not divide is whole on every rank, which is as
-// exact and no faster; so is every parameter that a word does not fit. Throws
-// UserError when a word fits nothing of the step.
+// again are. Rows of a batch that does not divide go to ranks as evenly as may
+// be; one with fewer rows than ranks, or that does not divide where its
+// sequence is split too, is whole on every rank, which is as exact and no
+// faster; so is every parameter that a word does not fit. Throws UserError when
+// a word fits nothing of the step.
 Plan expand(const Parallel& parallel, const Graph& graph);
 
 }  // namespace weft

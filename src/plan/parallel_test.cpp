@@ -164,7 +164,7 @@ TEST(Parallel, PrintsWhatItParsed) {
     EXPECT_EQ(parse(print(parse(text))), parse(text));
   }
   EXPECT_EQ(print(parse(" tensor=2 , data=2,vocabulary")), "data=2,tensor=2");
-  EXPECT_EQ(rank_count(parse("data=2,tensor=2x3,expert=5")), 60);
+  EXPECT_EQ(rank_count(parse("data=2,tensor=2x3,zero=1")), 12);
 }
 
 TEST(Parallel, OneMessageForEachMistake) {
@@ -222,10 +222,17 @@ TEST(Expand, Data) {
       "  recompute cheap\n"
       "  %batch.* [data, -]\n"
       "}\n");
-  // A batch that does not divide is whole.
+  // Rows that do not divide, too.
   EXPECT_EQ(
       plan_of("data=3", kText),
-      "plan @text on <data=3> {\n  recompute cheap\n}\n");
+      "plan @text on <data=3> {\n"
+      "  recompute cheap\n"
+      "  %batch.* [data, -]\n"
+      "}\n");
+  // Too few of them: whole.
+  EXPECT_EQ(
+      plan_of("data=5", kText),
+      "plan @text on <data=5> {\n  recompute cheap\n}\n");
 }
 
 TEST(Expand, TensorSplitsPairsAndTheVocabulary) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "plan/plan.h"
+#include "plan/plan_place.h"
 
 #include <algorithm>
 #include <utility>
@@ -324,11 +325,15 @@ void verify(const Plan& plan, const Graph& graph) {
   PlanVerifier(plan, graph).run();
 }
 
+std::string place(const Plan& plan) {
+  return plan.where.empty() ? cat("plan @", plan.graph) : plan.where;
+}
+
 void verify_ranks(const Plan& plan, int64_t ranks) {
   const int64_t needed = rank_count(plan.mesh);
   WEFT_CHECK_USER(
       needed == ranks,
-      plan.where.empty() ? cat("plan @", plan.graph) : plan.where,
+      place(plan),
       ": the mesh ",
       print(plan.mesh),
       " needs ",

@@ -14,6 +14,11 @@ bool is_text(const TensorType& type) {
   return type.sizes.size() == 2 || type.sizes.size() == 3;
 }
 
+// A sequence of its own length, as a decoder has: numbers of words.
+bool is_another_text(const TensorType& type) {
+  return type.sizes.size() == 2 && type.dtype == DType::I64;
+}
+
 // Views of a value, nearest first, as far as each is the only one.
 ValueId view_with_own_dim(
     const StepRules& rules, const Spots& spots, ValueId value) {
@@ -290,7 +295,7 @@ TokenDims token_dims(const StepRules& rules) {
     batch[index(input.value)] = whole_dim(type, 0);
     if (is_text(type)) {
       length = length == 0 ? type.sizes[1] : length;
-      if (type.sizes[1] == length) {
+      if (type.sizes[1] == length || is_another_text(type)) {
         sequence[index(input.value)] = whole_dim(type, 1);
       }
     }

@@ -22,7 +22,8 @@ struct TokenDims {
   Spots sequence;
 };
 // Texts are inputs of the batch with two or three dims; the second one of the
-// first of them is the sequence.
+// first of them is the sequence, and so are those of its length and those of
+// other texts as integers, [batch, words] (a decoder's).
 TokenDims token_dims(const StepRules& rules);
 bool has_sequence(const StepRules& rules, const TokenDims& tokens);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/live_bytes.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 
 namespace weft {
@@ -64,6 +66,28 @@ int64_t resident_bytes(const Block& block) {
 
 int64_t peak_bytes(const Block& block) {
   return resident_bytes(block) + arena_bytes(block);
+}
+
+void verify_memory(
+    const Program& program, const std::string& where, int64_t budget_bytes) {
+  for (const Block& block : program.blocks) {
+    const int64_t kept_bytes = resident_bytes(block);
+    WEFT_CHECK_USER(
+        peak_bytes(block) <= budget_bytes,
+        where,
+        ": a rank needs ",
+        peak_bytes(block),
+        " bytes (",
+        kept_bytes,
+        " of parameters, buffers and states, ",
+        arena_bytes(block),
+        " of the step), and its budget is ",
+        budget_bytes,
+        kept_bytes >= budget_bytes
+            ? "; keep pieces of parameters and states (zero=3, tensor=N), or "
+              "give a larger budget"
+            : "; take a smaller batch, more ranks or a larger budget");
+  }
 }
 
 int64_t transfer_bytes(const Block& block, const Start& start) {

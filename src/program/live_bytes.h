@@ -5,6 +5,7 @@
 #include "program/program.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace weft {
@@ -25,6 +26,11 @@ int64_t arena_bytes(const Block& block);
 int64_t resident_bytes(const Block& block);
 // The sum of both: the peak of a rank that runs the block.
 int64_t peak_bytes(const Block& block);
+
+// Every rank's peak is at most `budget_bytes`. Throws UserError that begins
+// with `where`, which names the plan, and says what would do.
+void verify_memory(
+    const Program& program, const std::string& where, int64_t budget_bytes);
 
 // Bytes of what a transfer makes: of its results.
 int64_t transfer_bytes(const Block& block, const Start& start);

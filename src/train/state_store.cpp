@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -89,6 +90,17 @@ std::pair<int64_t, int64_t> replica(
     }
   }
   return {number, count};
+}
+
+// Under which of its names a tensor is there.
+std::optional<std::string> found_in(
+    const TensorSource& source, const Input& input) {
+  for (const std::string& name : input.keys) {
+    if (source.has(name)) {
+      return name;
+    }
+  }
+  return std::nullopt;
 }
 
 // Reads into the tensor, however it lies in memory.
@@ -181,12 +193,6 @@ void load_state(Trainer& trainer, TensorSource& source) {
 void load_parameters(Trainer& trainer, TensorSource& source) {
   std::set<std::string> used;
   std::vector<std::string> missing;
-  const auto find = [&](const Input& input) {
-    return std::find_if(
-        input.keys.begin(), input.keys.end(), [&](const std::string& name) {
-          return source.has(name);
-        });
-  };
   for (const Trainer::Kept& each : trainer.kept()) {
     if (each.input.kind == InputKind::State) {
       continue;
@@ -194,13 +200,13 @@ void load_parameters(Trainer& trainer, TensorSource& source) {
     used.insert(each.input.keys.begin(), each.input.keys.end());
     // Buffers are often left out of files: they follow from the model.
     if (each.input.kind == InputKind::Parameter &&
-        find(each.input) == each.input.keys.end()) {
+        !found_in(source, each.input)) {
       missing.push_back(each.input.keys.front());
     }
   }
   for (const Trainer::Resident& each : trainer.residents()) {
-    const auto found = find(each.input);
-    if (each.input.kind == InputKind::State || found == each.input.keys.end()) {
+    const std::optional<std::string> found = found_in(source, each.input);
+    if (each.input.kind == InputKind::State || !found) {
       continue;
     }
     const TensorType wanted = whole_type(trainer, each);
@@ -234,26 +240,27 @@ void load_parameters(Trainer& trainer, TensorSource& source) {
       ", which the model does not have");
 }
 
-void initialise_parameters(Trainer& trainer, const Graph& graph) {
-  std::vector<Output> wanted;
-  std::vector<const Trainer::Resident*> into;
+void initialise_parameters(
+    Trainer& trainer, const Graph& graph, TensorSource* except) {
+  const Initialiser init(graph, trainer.options().seed);
   for (const Trainer::Resident& each : trainer.residents()) {
-    if (each.input.kind == InputKind::State) {
+    if (each.input.kind == InputKind::State ||
+        (except != nullptr && found_in(*except, each.input))) {
       continue;
     }
-    Output output;
-    output.kind = each.input.kind == InputKind::Parameter
-                      ? OutputKind::Parameter
-                      : OutputKind::Buffer;
-    output.key = each.input.keys.front();
-    wanted.push_back(std::move(output));
-    into.push_back(&each);
-  }
-  const std::vector<at::Tensor> made =
-      initialise(graph, trainer.options().seed, wanted);
-  for (size_t i = 0; i < made.size(); ++i) {
-    into[i]->tensor.copy_(piece_of_tensor(
-        made[i], into[i]->layout, trainer.mesh(), trainer.options().rank));
+    const Dims sizes = whole_type(trainer, each).sizes;
+    for (const HeldBox& one : boxes_of(trainer, each, each.tensor)) {
+      std::vector<Piece> box;
+      for (size_t dim = 0; dim < sizes.size(); ++dim) {
+        box.push_back({one.box.start[dim], one.box.size[dim], sizes[dim]});
+      }
+      init.fill(
+          each.input.kind == InputKind::Parameter ? OutputKind::Parameter
+                                                  : OutputKind::Buffer,
+          each.input.keys.front(),
+          box,
+          one.held);
+    }
   }
 }
 

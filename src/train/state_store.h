@@ -28,7 +28,9 @@ void load_state(Trainer& trainer, TensorSource& source);
 // naming what is missing and what is there and has no place.
 void load_parameters(Trainer& trainer, TensorSource& source);
 
-// Fills parameters and buffers by the `init` of a graph.
-void initialise_parameters(Trainer& trainer, const Graph& graph);
+// Fills parameters and buffers by the `init` of a graph, each with the rank's
+// own piece; not those that `except` holds.
+void initialise_parameters(
+    Trainer& trainer, const Graph& graph, TensorSource* except = nullptr);
 
 }  // namespace weft

@@ -156,10 +156,11 @@ class Loop {
       initialise_parameters(trainer_, graph_);
     } else {
       // Buffers that are not in the file follow from the model.
+      const std::unique_ptr<TensorSource> source = open_tensors(options_.load);
       if (find_function(graph_, "init") != nullptr) {
-        initialise_parameters(trainer_, graph_);
+        initialise_parameters(trainer_, graph_, source.get());
       }
-      load_parameters(trainer_, *open_tensors(options_.load));
+      load_parameters(trainer_, *source);
     }
   }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "execute/optimizer_settings.h"
 #include "plan/forward_plan.h"
+#include "plan/plan_place.h"
 #include "program/live_bytes.h"
 #include "program/piece.h"
 #include "rewrite/training.h"
@@ -106,17 +107,19 @@ void Trainer::rewrite(PreparedStep& step) {
   if (options_.bad_loss != BadLoss::GoOn && options_.accumulate == 1) {
     skip_bad_loss(graph);
   }
-  if (options_.accumulate > 1) {
-    AccumulationGraphs parts = accumulate_gradients(graph, options_.accumulate);
-    graph = std::move(parts.accumulate);
-    if (!update_) {
-      update_ = std::make_unique<PreparedStep>();
-      update_->graph = std::move(parts.update);
-    }
+}
+
+// The plan is for the whole step; sums of gradients lie as it says of states.
+void Trainer::accumulate(PreparedStep& step, Plan& plan) {
+  const Graph whole = std::move(step.graph);
+  AccumulationGraphs parts = accumulate_gradients(whole, options_.accumulate);
+  step.graph = std::move(parts.accumulate);
+  if (!update_) {
+    update_ = std::make_unique<PreparedStep>();
+    update_->graph = std::move(parts.update);
+    update_plan_ = plan_for_part(plan, whole, update_->graph);
   }
-  if (!options_.keep_gradients) {
-    drop_gradient_outputs(graph);
-  }
+  plan = plan_for_part(std::move(plan), whole, step.graph);
 }
 
 PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
@@ -139,9 +142,15 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
     } else {
       stages_ = plan.stages;
     }
+    if (kind == StepKind::Train && options_.accumulate > 1) {
+      accumulate(*made, plan);
+    }
+    if (kind == StepKind::Train && !options_.keep_gradients) {
+      drop_gradient_outputs(made->graph);
+    }
     bind(*made, plan);
     if (update_ && !update_->executor) {
-      bind(*update_, plan_for_part(plan, update_->graph));
+      bind(*update_, update_plan_);
     }
     step = std::move(made);
   }
@@ -151,7 +160,9 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
 void Trainer::bind(PreparedStep& step, const Plan& plan) {
   step.program = lower(step.graph, plan, options_.lowering);
   mesh_ = step.program.mesh;
-  check_budget(step.program);
+  if (options_.budget_bytes > 0) {
+    verify_memory(step.program, place(plan), options_.budget_bytes);
+  }
   step.executor = std::make_unique<Executor>(
       step.program, options_.rank, world_, arena_, options_.seed);
   note_kept(step.program);
@@ -188,22 +199,6 @@ void Trainer::note_kept(const Program& program) {
       }
     }
   }
-}
-
-void Trainer::check_budget(const Program& program) const {
-  const Block& block = block_of(program, options_.rank);
-  const int64_t needed_bytes = peak_bytes(block);
-  WEFT_CHECK_USER(
-      options_.budget_bytes == 0 || needed_bytes <= options_.budget_bytes,
-      "a rank needs ",
-      needed_bytes,
-      " bytes (",
-      resident_bytes(block),
-      " of parameters, buffers and states, ",
-      arena_bytes(block),
-      " of the step), and its budget is ",
-      options_.budget_bytes,
-      "; take a smaller batch, more ranks or a larger budget");
 }
 
 void Trainer::note_residents(const PreparedStep& step) {

@@ -147,10 +147,10 @@ class Trainer {
 
  private:
   void bind(PreparedStep& step, const Plan& plan);
-  void check_budget(const Program& program) const;
   void note_kept(const Program& program);
   void note_residents(const PreparedStep& step);
   void rewrite(PreparedStep& step);
+  void accumulate(PreparedStep& step, Plan& plan);
   void read_result(const PreparedStep& step, StepResult& result) const;
   void forget_gradients() const;
 
@@ -164,6 +164,7 @@ class Trainer {
       steps_;
   // With accumulation: the step that applies what was summed up.
   std::unique_ptr<PreparedStep> update_;
+  Plan update_plan_;
   int64_t accumulated_ = 0;
   bool has_bad_loss_ = false;
   std::vector<Kept> kept_;

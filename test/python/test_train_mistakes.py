@@ -114,10 +114,11 @@ def test_an_output_that_cannot_be_made(folder, tmp_path):
 
 def test_a_budget_says_what_is_needed(folder, tmp_path):
     message = fails([*arguments(folder, 3), "--budget-bytes", 100_000], tmp_path / "run")
-    assert message.startswith("a rank needs ") and "its budget is 100000; take a smaller batch" in message
-    needed = int(message.split()[3])
+    assert message.startswith("plan @tiny: a rank needs ")
+    assert "its budget is 100000; keep pieces of parameters and states (zero=3, tensor=N)" in message
+    needed = int(message.split()[5])
     short = fails([*arguments(folder, 3), "--budget-bytes", needed - 1], tmp_path / "run")
-    assert short.startswith(f"a rank needs {needed} bytes")
+    assert short.startswith(f"plan @tiny: a rank needs {needed} bytes")
     status, _, err = finish([*arguments(folder, 3), "--budget-bytes", needed], tmp_path / "run")
     assert status == 0, err
 
