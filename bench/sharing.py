@@ -81,6 +81,9 @@ def table(chosen, repeats, link, places, cluster):
             if "error" not in result and not chosen.no_memory:
                 memory = {arm: work("sharing_memory", SIZES[name], 2, arm=arm, **settings) for arm in memory}
             print(row(SIZES[name], words, peer, targets[name], result, memory, cluster), flush=True)
+            for arm, found in memory.items():
+                if "error" in found:
+                    print(f"  memory of {arm} not measured: {found['error']}", flush=True)
 
 
 def main():
