@@ -23,7 +23,7 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct ConvolutionCase {
   size_t dims = 2;
   int64_t batch = 1;
   int64_t groups = 1;
@@ -98,8 +98,8 @@ struct Case {
 // those that take long. Left out are what is counted only roughly: groups of
 // pointwise windows, which are computed one by one, channels-last volumes and
 // channels-last depthwise windows with gaps.
-std::vector<Case> grid() {
-  std::vector<Case> cases;
+std::vector<ConvolutionCase> grid() {
+  std::vector<ConvolutionCase> cases;
   const std::vector<std::vector<int64_t>> spaces = {
       {9, 200}, {2, 7, 8, 14, 28}, {4, 8, 10}};
   for (const size_t dims : {1, 2, 3}) {
@@ -120,7 +120,7 @@ std::vector<Case> grid() {
                          0, dilation * (kernel - 1) / 2, kernel / 2}) {
                   for (const bool last : {false, true}) {
                     const size_t number = cases.size();
-                    const Case it = {
+                    const ConvolutionCase it = {
                         dims,
                         batch,
                         groups,
@@ -271,7 +271,7 @@ TEST(ConvolutionMemory, IsWhatTheAllocatorHandsOut) {
   // Every step-th of the grid: all of it takes minutes.
   const char* all = std::getenv("WEFT_WHOLE_GRID");
   const size_t step = all != nullptr ? 1 : 23;
-  const std::vector<Case> cases = grid();
+  const std::vector<ConvolutionCase> cases = grid();
   Compared compared;
   for (size_t i = 0; i < cases.size(); i += step) {
     compared.compare("aten.convolution", cases[i].forward());
