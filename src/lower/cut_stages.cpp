@@ -143,7 +143,7 @@ class PipelineStep {
       finish_outputs(p);
     }
     for (Position& position : positions_) {
-      wait_for_sends(position);
+      wait_for_sends(position, SIZE_MAX);
       out.push_back(std::move(position.block));
     }
     return out;
@@ -157,8 +157,9 @@ class PipelineStep {
   // A value on its way from one position to another.
   struct Message {
     ValueId value;
-    // What is waited for at the sender.
+    // What is waited for at the sender, and the unit in which it was sent.
     ValueId sent;
+    size_t unit = 0;
     double at = 0;
   };
 
@@ -173,10 +174,12 @@ class PipelineStep {
     size_t next = 0;
     std::set<size_t> done_ahead = {};
     double clock = 0;
+    // The unit that it works on.
+    size_t unit = 0;
     // Started receives whose wait has not been written yet, by value here.
     std::set<ValueId> pending = {};
     // Sends whose receive has been started.
-    std::vector<ValueId> taken = {};
+    std::vector<Message> taken = {};
     // By sender.
     std::map<size_t, std::deque<Message>> mail = {};
   };
@@ -503,7 +506,8 @@ class PipelineStep {
           position.block.parts[index(mine)])};
       const ValueId sent = start.results.front();
       position.block.instructions.emplace_back(std::move(start));
-      positions_[other].mail[p].push_back({value, sent, position.clock});
+      positions_[other].mail[p].push_back(
+          {value, sent, position.unit, position.clock});
     }
   }
 
@@ -605,7 +609,8 @@ class PipelineStep {
       take_mail(p, value);
     }
     take_mail_so_far(p);
-    wait_for_sends(position);
+    position.unit = std::max(position.unit, item.unit);
+    wait_for_sends(position, position.unit);
     for (const ValueId value : item.reads) {
       wait_for(position, position.now[index(value)]);
     }
@@ -753,7 +758,7 @@ class PipelineStep {
     start.peer = positions_[from].rank;
     position.block.instructions.emplace_back(std::move(start));
     position.pending.insert(mine);
-    positions_[from].taken.push_back(sent);
+    positions_[from].taken.push_back(message);
   }
 
   static void wait_for(Position& position, ValueId mine) {
@@ -762,10 +767,14 @@ class PipelineStep {
     }
   }
 
-  static void wait_for_sends(Position& position) {
-    for (const ValueId sent : std::exchange(position.taken, {})) {
-      position.block.instructions.emplace_back(Wait{sent});
-    }
+  // For those of earlier units: the rest may go on while this one computes.
+  static void wait_for_sends(Position& position, size_t unit) {
+    std::erase_if(position.taken, [&](const Message& message) {
+      if (message.unit < unit) {
+        position.block.instructions.emplace_back(Wait{message.sent});
+      }
+      return message.unit < unit;
+    });
   }
 
   void finish_outputs(size_t p) {

@@ -237,7 +237,9 @@ class Delays {
       }
     }
     int64_t to = from;
-    while (to + 1 < last() && (sees(at(to + 1)) || !meets(from, to + 1))) {
+    // Behind a wait it would no longer hide what is waited for.
+    while (to + 1 < last() && !std::holds_alternative<Wait>(at(to + 1)) &&
+           (sees(at(to + 1)) || !meets(from, to + 1))) {
       ++to;
     }
     return to;

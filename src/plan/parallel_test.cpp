@@ -172,7 +172,8 @@ TEST(Parallel, OneMessageForEachMistake) {
       message_of("dta=2"),
       "p: no word is called \"dta\"; there are data=N, tensor=N (or 2x2, "
       "2x2x2), sequence, vocabulary=off, context=N, ulysses=N, expert=N, "
-      "spatial=2x2, zero=1, 2 or 3, shard=N, with commas between");
+      "spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, stages=N, "
+      "schedule=NAME, micro-batches=N, with commas between");
   EXPECT_EQ(message_of("data=2,data=2"), "p: the word data stands twice");
   EXPECT_EQ(
       message_of("data=two"),
@@ -342,7 +343,7 @@ TEST(Expand, ContextGivesEveryRankAsMuchOfACausalMask) {
       plan_of("context=3", kAttention),
       "plan @attention on <context=3> {\n"
       "  recompute cheap\n"
-      "  %x [-, context:8, -]\n"
+      "  %x [-, context, -]\n"
       "}\n");
   std::string whole = kAttention;
   const std::string causal = "0.0, true)";
@@ -414,8 +415,8 @@ TEST(Expand, ExpertsAndImages) {
       plan_of("spatial=3x2", kImages),
       "plan @images on <height=3, width=2> {\n"
       "  recompute cheap\n"
-      "  %image [-, -, height:8, width]\n"
-      "  %labels [-, height:8, width]\n"
+      "  %image [-, -, height, width]\n"
+      "  %labels [-, height, width]\n"
       "}\n");
   EXPECT_EQ(
       plan_of("spatial=2x2x2", kOthers),
