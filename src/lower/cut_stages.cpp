@@ -15,10 +15,9 @@
 #include "base/error.h"
 #include "lower/emitter.h"
 #include "lower/pass.h"
-#include "lower/stages.h"
+#include "lower/staged_step.h"
 #include "ops/kernel.h"
 #include "ops/op_def.h"
-#include "plan/schedule.h"
 
 #include <algorithm>
 #include <deque>
@@ -29,70 +28,6 @@
 
 namespace weft {
 namespace {
-
-// Operations an element above which a node is worth a unit of its own.
-constexpr int64_t kHeavyOperations = 32;
-
-int64_t size_of_axis(const Mesh& mesh, std::string_view axis) {
-  const int found = find_axis(mesh, std::string(axis));
-  return found < 0 ? 1 : mesh.axes[static_cast<size_t>(found)].size;
-}
-
-Schedule schedule_of(const Plan& plan) {
-  try {
-    return make_schedule(
-        plan.schedule,
-        {.positions = size_of_axis(plan.mesh, kPipelineAxis),
-         .stages = stage_count(plan),
-         .micro_batches = size_of_axis(plan.time, kMicroAxis),
-         .slices = size_of_axis(plan.time, kSliceAxis)});
-  } catch (const UserError& error) {
-    throw UserError(
-        cat(plan.where.empty() ? cat("plan @", plan.graph) : plan.where,
-            ": ",
-            error.what()));
-  }
-}
-
-// What the blocks of all ranks have in common.
-struct StagedStep {
-  const Lowering& lowering;
-  const Function& step;
-  Schedule schedule;
-  // By stage.
-  std::vector<size_t> positions;
-  StageMap stages;
-  // By node of the step.
-  std::vector<int64_t> flops;
-  std::vector<bool> is_heavy;
-  // For every position, where units stand in its order.
-  std::vector<std::map<std::tuple<UnitKind, int64_t, int64_t>, size_t>> order;
-
-  explicit StagedStep(const Lowering& all)
-      : lowering(all),
-        step(step_of(all.graph)),
-        schedule(schedule_of(all.plan)),
-        stages(stages_of(step, all.plan)),
-        order(schedule.order.size()) {
-    for (int64_t stage = 0; stage < schedule.stages; ++stage) {
-      positions.push_back(static_cast<size_t>(position_of(schedule, stage)));
-    }
-    for (const Node& node : step.nodes) {
-      int64_t largest = 1;
-      for (const ValueId read : operands(node)) {
-        largest = std::max(largest, element_count(step[read].type));
-      }
-      flops.push_back(flops_of(step, node));
-      is_heavy.push_back(flops.back() > kHeavyOperations * largest);
-    }
-    for (size_t p = 0; p < order.size(); ++p) {
-      for (size_t i = 0; i < schedule.order[p].size(); ++i) {
-        const Unit& unit = schedule.order[p][i];
-        order[p][{unit.kind, unit.stage, unit.part}] = i;
-      }
-    }
-  }
-};
 
 // Instructions that stay together: a call, or a transfer with its wait.
 struct Item {
@@ -413,7 +348,7 @@ class PipelineStep {
   void begin(size_t p) {
     Position& position = positions_[p];
     const Mesh& mesh = staged_.lowering.plan.mesh;
-    position.rank = rank_at(mesh, p);
+    position.rank = rank_of(mesh, rank_, p);
     position.block.first_rank = position.block.last_rank = position.rank;
     position.block.function.name = block_.function.name;
     position.now.resize(block_.function.values.size(), ValueId::None);
@@ -428,20 +363,6 @@ class PipelineStep {
         position.block.function.inputs.back().value = mine;
       }
     }
-  }
-
-  // The rank at this rank's coordinates on the mesh of a stage, and at position
-  // `p` of the pipeline.
-  int64_t rank_at(const Mesh& mesh, size_t p) const {
-    const std::vector<int64_t> where = coordinates(stage_mesh(mesh), rank_);
-    int64_t rank = 0;
-    size_t next = 0;
-    for (const Axis& axis : mesh.axes) {
-      const int64_t here =
-          axis.name == kPipelineAxis ? static_cast<int64_t>(p) : where[next++];
-      rank = rank * axis.size + here;
-    }
-    return rank;
   }
 
   bool is_read_at(ValueId value, size_t p) const {
@@ -697,9 +618,11 @@ class PipelineStep {
     const int64_t p =
         axis < 0 ? 0
                  : coordinates(mesh, position.rank)[static_cast<size_t>(axis)];
-    return PipelineStep::rank_of(mesh, peer, static_cast<size_t>(p));
+    return rank_of(mesh, peer, static_cast<size_t>(p));
   }
 
+  // The rank at the coordinates of one of a stage's, at position `p` of the
+  // pipeline.
   static int64_t rank_of(const Mesh& mesh, int64_t stage_rank, size_t p) {
     const std::vector<int64_t> where =
         coordinates(stage_mesh(mesh), stage_rank);

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "graph/graph.h"
+#include "lower/pass.h"
+#include "lower/stages.h"
+#include "plan/schedule.h"
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace weft {
+
+// What the blocks of all ranks have in common.
+struct StagedStep {
+  const Lowering& lowering;
+  const Function& step;
+  Schedule schedule;
+  // By stage.
+  std::vector<size_t> positions;
+  StageMap stages;
+  // By node of the step.
+  std::vector<int64_t> flops;
+  std::vector<bool> is_heavy;
+  // For every position, where units stand in its order.
+  std::vector<std::map<std::tuple<UnitKind, int64_t, int64_t>, size_t>> order;
+
+  explicit StagedStep(const Lowering& all);
+};
+
+}  // namespace weft
