@@ -79,6 +79,11 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
     Plan plan = text.empty() ? expand(parse_parallel(words, "parallel"), graph)
                              : forward_plan(parse_plan(text, "plan"), graph);
     verify_ranks(plan, ranks);
+    WEFT_CHECK_USER(
+        plan.stages.empty(),
+        "a script's model is whole on every rank, and a pipeline keeps "
+        "parameters in their stages: train it by `weft train MODEL --parallel "
+        "...`, or leave out pipeline (micro-batches may stay)");
     return plan;
   };
   trainer_ = std::make_unique<Trainer>(

@@ -275,12 +275,14 @@ class Bucketing {
   std::vector<bool> joined_;
 };
 
-}  // namespace
-
-void bucket(Lowering& lowering) {
+void bucket_stage(Lowering& lowering) {
   if (start_the_same(lowering.program.blocks)) {
     Bucketing(lowering.program.blocks).run();
   }
 }
+
+}  // namespace
+
+void bucket(Lowering& lowering) { run_by_stage(lowering, bucket_stage); }
 
 }  // namespace weft

@@ -2,6 +2,9 @@
 #include "lower/collectives.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -35,6 +38,32 @@ bool start_the_same(const std::vector<Block>& blocks) {
   return std::all_of(blocks.begin(), blocks.end(), [&](const Block& block) {
     return names(block) == names(blocks.front());
   });
+}
+
+void run_by_stage(Lowering& lowering, void (*pass)(Lowering&)) {
+  const Mesh& mesh = lowering.program.mesh;
+  const int axis = find_axis(mesh, std::string(kPipelineAxis));
+  std::map<int64_t, std::vector<Block>> stages;
+  for (Block& block : lowering.program.blocks) {
+    const int64_t stage =
+        axis < 0
+            ? 0
+            : coordinates(mesh, block.first_rank)[static_cast<size_t>(axis)];
+    stages[stage].push_back(std::move(block));
+  }
+  std::vector<Block> blocks;
+  for (auto& [stage, mine] : stages) {
+    lowering.program.blocks = std::move(mine);
+    pass(lowering);
+    std::move(
+        lowering.program.blocks.begin(),
+        lowering.program.blocks.end(),
+        std::back_inserter(blocks));
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
+    return a.first_rank < b.first_rank;
+  });
+  lowering.program.blocks = std::move(blocks);
 }
 
 }  // namespace weft

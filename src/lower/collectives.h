@@ -3,6 +3,7 @@
 // ranks.
 #pragma once
 
+#include "lower/pass.h"
 #include "program/program.h"
 
 #include <cstddef>
@@ -18,5 +19,9 @@ std::vector<size_t> collectives(const Block& block);
 // in the same order. So it is whenever blocks differ only in the sizes of
 // pieces.
 bool start_the_same(const std::vector<Block>& blocks);
+
+// Runs the pass on the blocks of one stage of the pipeline after the other:
+// ranks of different stages have no collective in common.
+void run_by_stage(Lowering& lowering, void (*pass)(Lowering&));
 
 }  // namespace weft

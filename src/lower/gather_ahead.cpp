@@ -307,9 +307,7 @@ bool gather_all(std::vector<Block>& blocks, const std::vector<Layer>& layers) {
   return start_the_same(blocks);
 }
 
-}  // namespace
-
-void gather_ahead(Lowering& lowering) {
+void gather_stage(Lowering& lowering) {
   std::vector<Block>& blocks = lowering.program.blocks;
   if (!start_the_same(blocks)) {
     return;
@@ -336,5 +334,9 @@ void gather_ahead(Lowering& lowering) {
   }
   blocks = std::move(moved);
 }
+
+}  // namespace
+
+void gather_ahead(Lowering& lowering) { run_by_stage(lowering, gather_stage); }
 
 }  // namespace weft
