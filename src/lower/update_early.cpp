@@ -21,9 +21,18 @@ class EarlyUpdates {
         storage_(storages(block)),
         ready_(block.function.values.size(), -1),
         last_read_(block.function.values.size(), -1),
-        first_read_(block.function.values.size(), INT64_MAX) {}
+        first_read_(block.function.values.size(), INT64_MAX),
+        replaces_(block.function.values.size(), ValueId::None) {}
 
   void run() {
+    const Function& function = block_.function;
+    for (const Input& input : function.inputs) {
+      const int output = replacement_of(function, input);
+      if (output >= 0) {
+        const auto number = static_cast<size_t>(output);
+        replaces_[index(function.outputs[number].value)] = input.value;
+      }
+    }
     for (const Start* start : transfers(block_)) {
       transfer_.push_back(
           start == nullptr ? std::vector<ValueId>() : start->operands);
@@ -149,15 +158,8 @@ class EarlyUpdates {
 
   // Of the input that the next step will read `value` as.
   int64_t last_read_of_replaced(ValueId value) const {
-    const Function& function = block_.function;
-    for (const Input& input : function.inputs) {
-      const int output = replacement_of(function, input);
-      if (output >= 0 &&
-          function.outputs[static_cast<size_t>(output)].value == value) {
-        return last_read_[index(input.value)];
-      }
-    }
-    return -1;
+    const ValueId input = replaces_[index(value)];
+    return input == ValueId::None ? -1 : last_read_[index(input)];
   }
 
   Block& block_;
@@ -169,6 +171,8 @@ class EarlyUpdates {
   std::vector<int64_t> last_read_;
   // By value: the last instruction of the body before it is read.
   std::vector<int64_t> first_read_;
+  // By value: the input that it is in the next step.
+  std::vector<ValueId> replaces_;
   // By result of a transfer: what it reads.
   std::vector<std::vector<ValueId>> transfer_;
 };
