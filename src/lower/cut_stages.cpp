@@ -413,20 +413,8 @@ class PipelineStep {
       if (other == p || !is_read_at(value, other)) {
         continue;
       }
-      const ValueId mine = dense(p, value);
-      Start start;
-      start.kind = TransferKind::Send;
-      start.operands = {mine};
-      start.peer = positions_[other].rank;
-      Emitter emitter = emitter_at(p);
-      start.results = {add_value(
-          position.block,
-          emitter.unique(cat(block_.function[value].name, ".sent")),
-          position.block.function[mine].type,
-          position.block.layouts[index(mine)],
-          position.block.parts[index(mine)])};
-      const ValueId sent = start.results.front();
-      position.block.instructions.emplace_back(std::move(start));
+      const ValueId sent = emitter_at(p).start_send(
+          dense(p, value), positions_[other].rank, block_.function[value].name);
       positions_[other].mail[p].push_back(
           {value, sent, position.unit, position.clock});
     }
@@ -675,11 +663,7 @@ class PipelineStep {
     const ValueId mine = add(p, message.value);
     const Block& sender = positions_[from].block;
     position.block.function[mine].type = sender.function[sent].type;
-    Start start;
-    start.kind = TransferKind::Receive;
-    start.results = {mine};
-    start.peer = positions_[from].rank;
-    position.block.instructions.emplace_back(std::move(start));
+    emitter_at(p).start_receive(mine, positions_[from].rank);
     position.pending.insert(mine);
     positions_[from].taken.push_back(message);
   }

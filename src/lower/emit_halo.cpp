@@ -87,37 +87,22 @@ class WindowEmitter {
   // --- The exchange.
 
   void send(ValueId value, int64_t to) {
-    Start start;
-    start.kind = TransferKind::Send;
-    start.operands = {value};
-    start.peer = to;
-    start.results = {add_value(
-        emitter_.block,
-        emitter_.unique(cat(base_, ".sent")),
-        type(value),
-        emitter_.block.layouts[index(value)])};
-    sent_.push_back(start.results.front());
-    emitter_.block.instructions.emplace_back(std::move(start));
+    sent_.push_back(emitter_.start_send(value, to, base_));
   }
 
   ValueId receive(const TensorType& like, int64_t from) {
-    Start start;
-    start.kind = TransferKind::Receive;
-    start.peer = from;
-    start.results = {add_value(
-        emitter_.block,
-        emitter_.unique(cat(base_, ".border")),
+    const ValueId result = emitter_.start_receive(
         like,
-        replicated(static_cast<int>(like.sizes.size())))};
-    const ValueId result = start.results.front();
-    emitter_.block.instructions.emplace_back(std::move(start));
+        replicated(static_cast<int>(like.sizes.size())),
+        from,
+        cat(base_, ".border"));
     pending_.insert(result);
     return result;
   }
 
   void wait_for(ValueId value) {
     if (pending_.erase(value) > 0) {
-      emitter_.block.instructions.emplace_back(Wait{value});
+      emitter_.wait(value);
     }
   }
 

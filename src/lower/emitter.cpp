@@ -86,35 +86,37 @@ ValueId Emitter::transfer(
   return result;
 }
 
-ValueId Emitter::start_send(ValueId value, int64_t peer) {
+ValueId Emitter::start_send(
+    ValueId value, int64_t peer, const std::string& base) {
   Start start;
   start.kind = TransferKind::Send;
   start.operands = {value};
   start.peer = peer;
-  const Value sent = block.function[value];
-  start.results = {add_value(
+  const ValueId sent = add_value(
       block,
-      unique(cat(sent.name, ".sent")),
-      sent.type,
-      block.layouts[index(value)])};
-  const ValueId result = start.results.front();
+      unique(cat(base, ".sent")),
+      TensorType(block.function[value].type),
+      Layout(block.layouts[index(value)]),
+      block.parts[index(value)]);
+  start.results = {sent};
   block.instructions.emplace_back(std::move(start));
-  return result;
+  return sent;
 }
 
 ValueId Emitter::start_receive(
-    TensorType type, Layout layout, int64_t peer, const std::string& base) {
+    TensorType type, Layout layout, int64_t peer, const std::string& name) {
+  const ValueId into =
+      add_value(block, unique(name), std::move(type), std::move(layout));
+  start_receive(into, peer);
+  return into;
+}
+
+void Emitter::start_receive(ValueId into, int64_t peer) {
   Start start;
   start.kind = TransferKind::Receive;
   start.peer = peer;
-  start.results = {add_value(
-      block,
-      unique(cat(base, ".received")),
-      std::move(type),
-      std::move(layout))};
-  const ValueId result = start.results.front();
+  start.results = {into};
   block.instructions.emplace_back(std::move(start));
-  return result;
 }
 
 void Emitter::wait(ValueId value) {

@@ -37,10 +37,12 @@ struct Emitter {
       TensorType type,
       Layout layout,
       const std::string& base);
-  // Begin a transfer with one other rank; the caller appends the wait.
-  ValueId start_send(ValueId value, int64_t peer);
+  // Begin a transfer with one other rank; the caller appends the wait. What is
+  // sent is called `base`.sent, what is received `name`, or is a value already.
+  ValueId start_send(ValueId value, int64_t peer, const std::string& base);
   ValueId start_receive(
-      TensorType type, Layout layout, int64_t peer, const std::string& base);
+      TensorType type, Layout layout, int64_t peer, const std::string& name);
+  void start_receive(ValueId into, int64_t peer);
   void wait(ValueId value);
   // What `append` appends, whole on the rank, named after `base`; gives the
   // results that it gives.

@@ -190,7 +190,7 @@ class RingCall {
     const size_t after = place_on(all) + 1;
     if (after < all.size()) {
       for (const ValueId value : block) {
-        sent_.push_back(emitter_.start_send(value, members_.ranks[all[after]]));
+        sent_.push_back(send(value, members_.ranks[all[after]]));
       }
     }
   }
@@ -235,12 +235,17 @@ class RingCall {
     Dims sizes;
   };
 
+  ValueId send(ValueId value, int64_t to) {
+    return emitter_.start_send(
+        value, to, std::string(emitter_.block.function[value].name));
+  }
+
   ValueId receive(const Form& form, int64_t from, const std::string& base) {
     return emitter_.start_receive(
         make_type(form.dtype, form.sizes),
         replicated(static_cast<int>(form.sizes.size())),
         from,
-        base);
+        cat(base, ".received"));
   }
 
   void finish(std::vector<ValueId>& sent) {
@@ -370,8 +375,8 @@ class RingCall {
     const size_t to = after < all.size() ? all[after] : number;
     finish(late_);
     for (const size_t i : sums_) {
-      late_.push_back(emitter_.start_send(
-          emitter_.row_major(got[i], base_), members_.ranks[to]));
+      late_.push_back(
+          send(emitter_.row_major(got[i], base_), members_.ranks[to]));
     }
   }
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weft train --parallel` in real processes: the losses of one rank, whatever the words."""
 
-import subprocess
-
 import numpy
 import pytest
-from training_runs import ROOT, WEFT, environment, losses, make_text
+from training_runs import make_text, train_tiny
 
 WORDS = [
     ("gpt", "data=2,zero=1"),
@@ -51,16 +49,7 @@ def text(tmp_path_factory):
 
 def train(model, text, output, *more, steps=4):
     data = text.parent / model if (text.parent / model).exists() else text
-    done = subprocess.run(
-        [WEFT, "train", f"{ROOT}/examples/models/{model}.py:tiny", "--data", data, "--steps", str(steps), "--seed", "1"]
-        + ["--output", output, *OPTIONS.get(model, []), *more],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return losses(output)
+    return train_tiny(model, data, output, *OPTIONS.get(model, []), *more, steps=steps)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 """Steps cut into stages over ranks and into micro-batches over time are the step, to rounding."""
 
 import re
-import subprocess
 
 import gpt
 import pytest
 from lockstep import Step
 from training import EXAMPLES, make
-from training_runs import ROOT, WEFT, environment, losses, make_text
+from training_runs import make_text, train_tiny
 from weft import _weft
 
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
@@ -92,17 +91,8 @@ def text(tmp_path_factory):
     return make_text(tmp_path_factory.mktemp("text"))
 
 
-def train(text, output, *more, steps=4, model="gpt"):
-    done = subprocess.run(
-        [WEFT, "train", f"{ROOT}/examples/models/{model}.py:tiny", "--data", text, "--steps", str(steps), "--seed", "1"]
-        + ["--output", output, *more],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return losses(output)
+def train(text, output, *more, steps=4):
+    return train_tiny("gpt", text, output, *more, steps=steps)
 
 
 @pytest.fixture(scope="module")

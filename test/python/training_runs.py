@@ -45,6 +45,20 @@ def losses(output):
     return {line["step"]: line["loss"] for line in metrics(output) if "loss" in line}
 
 
+def train_tiny(model, data, output, *more, steps):
+    """The losses of `weft train` on an example's `tiny`, which must end well."""
+    done = subprocess.run(
+        [WEFT, "train", f"{ROOT}/examples/models/{model}.py:tiny", "--data", data, "--steps", str(steps), "--seed", "1"]
+        + ["--output", output, *more],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return losses(output)
+
+
 def checkpoints(output):
     """Whole ones by step, with the last first."""
     found = [path for path in pathlib.Path(output).glob("step-*") if path.name[5:].isdigit()]
