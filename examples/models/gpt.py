@@ -44,10 +44,10 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One layer: attention, then feed-forward, each added to the residual stream."""
 
-    def __init__(self, width: int, heads: int, dropout: float):
+    def __init__(self, width: int, heads: int, dropout: float, attention_dropout: float):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout)
+        self.attention = Attention(width, heads, attention_dropout)
         self.feed_forward_norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width)
         self.dropout = nn.Dropout(dropout)
@@ -61,12 +61,22 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A language model that returns the mean loss over the tokens that have a label."""
 
-    def __init__(self, layers: int, width: int, heads: int, vocabulary: int, sequence: int, dropout: float):
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        vocabulary: int,
+        sequence: int,
+        dropout: float,
+        attention_dropout: float | None = None,
+    ):
         super().__init__()
+        attention_dropout = dropout if attention_dropout is None else attention_dropout
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(sequence, width)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, dropout, attention_dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.apply(self._initialise)
@@ -121,9 +131,10 @@ def gpt2_small(
     batch_size: int = 8,
     dropout: float = 0.1,
     learning_rate: float = 6e-4,
+    attention_dropout: float | None = None,
 ) -> Step:
     """GPT-2 small, 124,439,808 parameters. Every size below takes these options."""
-    model = GPT(layers, width, heads, vocabulary, sequence, dropout)
+    model = GPT(layers, width, heads, vocabulary, sequence, dropout, attention_dropout)
     return model, random_batch(batch_size, sequence, vocabulary), adamw(model, learning_rate)
 
 

@@ -40,9 +40,11 @@ void add_plan_flags(
       ->type_name("FILE");
 }
 
-Plan load_plan(const PlanFlags& flags, const Graph& graph) {
+Plan load_plan(
+    const PlanFlags& flags, const Graph& graph, const Device& device) {
   return flags.plan.empty()
-             ? expand(parse_parallel(flags.parallel, "--parallel"), graph)
+             ? expand(
+                   parse_parallel(flags.parallel, "--parallel"), graph, device)
              : parse_plan(read_input(flags.plan), flags.plan);
 }
 
@@ -92,7 +94,7 @@ Program load_program(
   Plan plan;
   plan.graph = graph.name;
   if (flags.plan.is_given()) {
-    plan = load_plan(flags.plan, graph);
+    plan = load_plan(flags.plan, graph, cluster ? cluster->device : one_core());
   }
   return cluster ? lower(graph, plan, *cluster, flags.options)
                  : lower(graph, plan, flags.options);

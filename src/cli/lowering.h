@@ -30,8 +30,12 @@ struct PlanFlags {
 // --plan and --parallel; `without` says what happens without them.
 void add_plan_flags(
     CLI::App& command, PlanFlags& flags, const std::string& without);
-// `flags` must give one of them. Throws UserError.
-Plan load_plan(const PlanFlags& flags, const Graph& graph);
+// `flags` must give one of them; `device`: where the step should be fast.
+// Throws UserError.
+Plan load_plan(
+    const PlanFlags& flags,
+    const Graph& graph,
+    const Device& device = one_core());
 // How many ranks the plan is for, without a graph.
 int64_t rank_count(const PlanFlags& flags);
 

@@ -13,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 namespace weft {
 namespace {
@@ -32,12 +33,18 @@ void run_plan(const PlanCommandFlags& flags) {
       "check");
   const Graph graph =
       load_model(flags.model.model, model_options(flags.model)).graph;
-  const Plan plan = load_plan(flags.plan, graph);
-  verify(plan, graph);
+  std::optional<Cluster> cluster;
   if (!flags.cluster.empty()) {
-    const Cluster cluster = load_cluster(flags.cluster);
+    cluster = load_cluster(flags.cluster);
+  }
+  const Plan plan =
+      load_plan(flags.plan, graph, cluster ? cluster->device : one_core());
+  verify(plan, graph);
+  if (cluster) {
     verify_memory(
-        lower(graph, plan, cluster), place(plan), cluster.device.memory_bytes);
+        lower(graph, plan, *cluster),
+        place(plan),
+        cluster->device.memory_bytes);
   }
   write_output(flags.output, print(plan));
 }

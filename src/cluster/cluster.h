@@ -37,6 +37,7 @@ struct Rate {
   bool operator==(const Rate&) const = default;
 };
 
+// One kind of processor, with its memory.
 struct Device {
   std::string name;
   // At least one; types that are not listed run at the first one's rate.
@@ -75,6 +76,10 @@ struct Cluster {
 
   bool operator==(const Cluster&) const = default;
 };
+
+// A core of a machine such as most people have, for guesses where nobody has
+// said what there is.
+Device one_core();
 
 int64_t device_count(const Cluster& cluster);
 double flops_per_second(const Device& device, DType dtype);

@@ -52,6 +52,16 @@ std::optional<int64_t> parse_count(std::string_view text) {
 
 }  // namespace
 
+// Round figures for a server of 2020.
+Device one_core() {
+  return {
+      .name = "core",
+      .rates = {{DType::F32, 5e10}, {DType::F64, 2.5e10}},
+      .memory_bytes = 8 * kGiB,
+      .memory_bytes_per_second = 1e10,
+      .call_seconds = 5e-6};
+}
+
 std::optional<Cluster> cluster_preset(std::string_view name) {
   const std::vector<std::string> parts = split(name, 'x');
   if (parts.size() < 2 || parts.size() > 3) {

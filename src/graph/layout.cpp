@@ -34,10 +34,10 @@ Levels with_all_sizes(Levels levels, int64_t size) {
 // Puts `inner` behind `outer` as one level with the same pieces, if it can be.
 bool merge(Level& outer, const Level& inner, const Mesh& mesh) {
   const int64_t count = ways(mesh, outer.axes);
-  const bool is_one =
-      (outer.axes.empty() && inner.axes.empty()) ||
-      (!outer.axes.empty() && inner.axes.empty() && outer.size % count == 0) ||
-      (!outer.axes.empty() && outer.size == count);
+  const bool is_one = (outer.axes.empty() && inner.axes.empty()) ||
+                      (!outer.axes.empty() && inner.axes.empty() &&
+                       divides(mesh, outer.axes, outer.size)) ||
+                      (!outer.axes.empty() && outer.size == count);
   if (is_one) {
     outer.size *= inner.size;
     outer.axes.insert(outer.axes.end(), inner.axes.begin(), inner.axes.end());
@@ -159,7 +159,7 @@ Levels canonical(const Levels& levels, int64_t size, const Mesh& mesh) {
     if (out.front().axes.empty()) {
       return {};
     }
-    if (out.front().size % ways(mesh, out.front().axes) == 0) {
+    if (divides(mesh, out.front().axes, out.front().size)) {
       out.front().size = 0;
     }
   }

@@ -33,8 +33,8 @@ using Levels = std::vector<Level>;
 // `[data, -, tensor*x] +{y}`, `[(data:4 sequence:128), -]`; a scalar is `[]`.
 //
 // Each axis cuts what the axes before it left into pieces that differ by at
-// most one element, the larger ones first. A level that does not divide evenly
-// tells its size: `[tensor:5]`.
+// most one element, the larger ones first; or by its shares. A level that does
+// not divide evenly tells its size: `[tensor:5]`.
 struct Layout {
   std::vector<Levels> dims;
   Axes partial;

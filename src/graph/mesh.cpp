@@ -37,6 +37,20 @@ int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes) {
   return count;
 }
 
+bool divides(
+    const Mesh& mesh, const std::vector<std::string>& axes, int64_t size) {
+  for (const std::string& name : axes) {
+    const int found = find_axis(mesh, name);
+    WEFT_CHECK(found >= 0, "no axis ", name, " on ", print(mesh));
+    const Axis& axis = mesh.axes[static_cast<size_t>(found)];
+    if (axis.shares.empty() ? size % axis.size != 0 : size != axis.size) {
+      return false;
+    }
+    size /= axis.size;
+  }
+  return true;
+}
+
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank) {
   WEFT_CHECK(
       rank >= 0 && rank < rank_count(mesh),
@@ -55,7 +69,13 @@ std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank) {
 std::string print(const Mesh& mesh) {
   std::vector<std::string> axes;
   for (const Axis& axis : mesh.axes) {
-    axes.push_back(cat(axis.name, "=", axis.size));
+    std::vector<std::string> shares;
+    for (const int64_t share : axis.shares) {
+      shares.push_back(cat(share));
+    }
+    axes.push_back(
+        shares.empty() ? cat(axis.name, "=", axis.size)
+                       : cat(axis.name, "=", join(shares, ":")));
   }
   return cat("<", join(axes, ", "), ">");
 }
@@ -71,6 +91,13 @@ Mesh parse_mesh(Scanner& scanner) {
     axis.name = scanner.expect_word();
     scanner.expect("=");
     axis.size = scanner.expect_int();
+    if (scanner.take(":")) {
+      axis.shares.push_back(axis.size);
+      do {
+        axis.shares.push_back(scanner.expect_int());
+      } while (scanner.take(":"));
+      axis.size = static_cast<int64_t>(axis.shares.size());
+    }
     mesh.axes.push_back(axis);
   } while (scanner.take(","));
   scanner.expect(">");
@@ -114,6 +141,14 @@ void verify(const Mesh& mesh) {
         axis.name,
         " must have a positive size, has ",
         axis.size);
+    for (const int64_t share : axis.shares) {
+      WEFT_CHECK_USER(
+          share > 0,
+          "[mesh] axis ",
+          axis.name,
+          ": every share is positive, found ",
+          share);
+    }
     WEFT_CHECK_USER(
         !__builtin_mul_overflow(count, axis.size, &count),
         "[mesh] more ranks than 64 bits can count");

@@ -15,6 +15,9 @@ class Scanner;
 struct Axis {
   std::string name;
   int64_t size = 1;
+  // How much of a dim each point gets, relative to the others; empty: all
+  // alike. Printed `slice=3:2:1`, which has size 3.
+  std::vector<int64_t> shares = {};
 
   bool operator==(const Axis&) const = default;
 };
@@ -32,6 +35,10 @@ int64_t rank_count(const Mesh& mesh);
 int find_axis(const Mesh& mesh, const std::string& name);
 // How many ranks the axes tell apart. All of them must be on the mesh.
 int64_t ways(const Mesh& mesh, const std::vector<std::string>& axes);
+// Whether the axes, outermost first, cut that many elements into pieces of one
+// size.
+bool divides(
+    const Mesh& mesh, const std::vector<std::string>& axes, int64_t size);
 // The coordinate of a rank on every axis.
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t rank);
 
@@ -45,7 +52,8 @@ std::string print(const Mesh& mesh);
 Mesh parse_mesh(const std::string& text);
 // Parses a mesh that stands inside a larger text.
 Mesh parse_mesh(Scanner& scanner);
-// Axis names unique and well-formed, sizes positive. Throws UserError.
+// Axis names unique and well-formed, sizes and shares positive. Throws
+// UserError.
 void verify(const Mesh& mesh);
 
 }  // namespace weft

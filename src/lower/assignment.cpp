@@ -247,8 +247,8 @@ bool can_split(
   }
   for (const Level& level : levels) {
     const int64_t size = level.size == 0 ? what.size : level.size;
-    const int64_t count = ways(mesh, level.axes);
-    if (size < count || (what.combine == Combine::Mean && size % count != 0)) {
+    if (size < ways(mesh, level.axes) ||
+        (what.combine == Combine::Mean && !divides(mesh, level.axes, size))) {
       return false;
     }
   }

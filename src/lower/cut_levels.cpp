@@ -24,7 +24,7 @@ bool cut_front(std::deque<Level>& levels, int64_t size, const Mesh& mesh) {
   }
   Level outer = {size, {}};
   Level inner = {front.size / size, {}};
-  if (!front.axes.empty() && size % ways(mesh, front.axes) == 0) {
+  if (!front.axes.empty() && divides(mesh, front.axes, size)) {
     outer.axes = front.axes;
   } else {
     // The slower axes use up the outer level, the others split the inner one.

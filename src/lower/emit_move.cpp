@@ -154,7 +154,7 @@ class Mover {
 
   // On any rank.
   int64_t largest(const Cell& cell) const {
-    return piece_of(emitter_.mesh, cell.axes, cell.size, 0).size;
+    return largest_piece(emitter_.mesh, cell.axes, cell.size);
   }
 
   static bool are_equal(const std::vector<Piece>& pieces, int64_t size) {

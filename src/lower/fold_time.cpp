@@ -4,11 +4,14 @@
 // Sharding gave every point of the axes of time a block, as if it were a rank.
 // Here the blocks of one rank become one. What does not depend on an axis of
 // time is done once for all its points. What travelled between points is at
-// hand: sums are added up part by part, pieces are joined or cut by calls.
+// hand: sums are added up part by part, pieces are joined or cut by calls, and
+// what one point sent to another (keys and values of earlier slices) is read
+// where it lies.
 #include "base/error.h"
 #include "lower/emitter.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "lower/time_layout.h"
 #include "ops/kernel.h"
 #include "program/piece.h"
 #include "program/transfer.h"
@@ -63,9 +66,7 @@ class TimeFold {
       add_input(i);
     }
     while (true) {
-      for (size_t t = 0; t < parts_.size(); ++t) {
-        advance(t);
-      }
+      advance_all();
       if (parts_.front().next == nullptr) {
         break;
       }
@@ -98,6 +99,11 @@ class TimeFold {
     const Start* next = nullptr;
     // How many instructions of other points it has shared, by their axes.
     std::map<TimeAxes, size_t> shared = {};
+    // By what it receives from another point: that one, and which of the
+    // things sent from there to here it is.
+    std::map<ValueId, std::pair<size_t, size_t>> expected = {};
+    // By the other point, how many of these there were.
+    std::map<size_t, size_t> received = {};
   };
 
   TimeAxes bits(const Axes& axes) const {
@@ -166,7 +172,7 @@ class TimeFold {
     if (axes != 0) {
       const TensorType whole =
           make_type(type.dtype, whole_sizes(type, layout, lowering_.mesh));
-      whole_layout = canonical(without_time(layout), whole, space_);
+      whole_layout = canonical(without_time(layout, time_), whole, space_);
       type = local_type(whole, whole_layout, space_, rank_);
     }
     const ValueId whole = add(value.name, type, whole_layout, 0, 0);
@@ -181,19 +187,6 @@ class TimeFold {
                             parts_[alike].block->function.inputs[number].value)]
                       : cut_input(whole, theirs, t, axes);
     }
-  }
-
-  Layout without_time(Layout layout) const {
-    const auto is_time = [&](const std::string& axis) {
-      return find_axis(time_, axis) >= 0;
-    };
-    for (Levels& levels : layout.dims) {
-      for (Level& level : levels) {
-        std::erase_if(level.axes, is_time);
-      }
-    }
-    std::erase_if(layout.partial, is_time);
-    return layout;
   }
 
   // The part of an input that one point of time reads.
@@ -227,7 +220,9 @@ class TimeFold {
           "last");
       const int64_t start = part.front().start - mine.front().start;
       TensorType cut = block_.function[value].type;
-      cut.sizes[dim] = part.front().size;
+      Dims cut_sizes = cut.sizes;
+      cut_sizes[dim] = part.front().size;
+      cut = make_type(cut.dtype, std::move(cut_sizes), strides_of(cut));
       value = made(
           emitter_.call(
               "aten.slice.Tensor",
@@ -250,33 +245,97 @@ class TimeFold {
 
   // --- What happens at one point.
 
-  // Up to the next transfer over time.
-  void advance(size_t t) {
+  // All points, up to the next collective over time. One that needs what
+  // another has not made yet lets that go on first.
+  void advance_all() {
+    bool is_waiting = true;
+    while (is_waiting) {
+      is_waiting = false;
+      bool has_moved = false;
+      for (size_t t = 0; t < parts_.size(); ++t) {
+        const size_t before = parts_[t].at;
+        is_waiting = !advance(t) || is_waiting;
+        has_moved = has_moved || parts_[t].at > before;
+      }
+      WEFT_CHECK(
+          !is_waiting || has_moved, "points of time wait for each other");
+    }
+  }
+
+  // False when it has to wait for another point.
+  bool advance(size_t t) {
     Part& part = parts_[t];
     const std::vector<Instruction>& all = part.block->instructions;
     part.next = nullptr;
     for (; part.at < all.size(); ++part.at) {
       const Instruction& instruction = all[part.at];
-      if (const auto* start = std::get_if<Start>(&instruction)) {
-        if (bits(start->axes) != 0) {
-          part.next = start;
-          return;
-        }
+      const auto* start = std::get_if<Start>(&instruction);
+      if (start != nullptr && bits(start->axes) != 0) {
+        part.next = start;
+        return true;
       }
-      if (const auto* wait = std::get_if<Wait>(&instruction)) {
-        const ValueId mine = part.now[index(wait->value)];
-        // Points that are alike wait once.
-        if (open_.erase(mine) > 0) {
-          block_.instructions.emplace_back(Wait{mine});
-          mark(origin_of((*part.origins)[part.at].node, t, axes_[index(mine)]));
+      if (start != nullptr && is_in_time(t, *start)) {
+        post(t, *start);
+      } else if (const auto* wait = std::get_if<Wait>(&instruction)) {
+        if (!finish(t, wait->value)) {
+          return false;
         }
-      } else {
-        copy(t, instruction);
+      } else if (!copy(t, instruction)) {
+        return false;
       }
+    }
+    return true;
+  }
+
+  // Whether it goes from one point of this rank's time to another.
+  bool is_in_time(size_t t, const Start& start) const {
+    const int64_t count = rank_count(time_);
+    return start.peer >= 0 && start.peer / count == rank_ &&
+           start.peer % count != static_cast<int64_t>(t);
+  }
+
+  void post(size_t t, const Start& start) {
+    Part& part = parts_[t];
+    const auto peer = static_cast<size_t>(start.peer % rank_count(time_));
+    if (start.kind == TransferKind::Send) {
+      const ValueId value = part.now[index(start.operands.front())];
+      sent_[{t, peer}].push_back(value);
+      part.now[index(start.results.front())] = value;
+    } else {
+      part.expected[start.results.front()] = {peer, part.received[peer]++};
     }
   }
 
-  void copy(size_t t, const Instruction& instruction) {
+  // False when what is waited for has not been sent yet.
+  bool finish(size_t t, ValueId value) {
+    Part& part = parts_[t];
+    if (const auto found = part.expected.find(value);
+        found != part.expected.end()) {
+      const auto& [from, number] = found->second;
+      const std::vector<ValueId>& sent = sent_[{from, t}];
+      if (number >= sent.size()) {
+        return false;
+      }
+      part.now[index(value)] = sent[number];
+      WEFT_CHECK(
+          block_.function[sent[number]].type.sizes ==
+              part.block->function[value].type.sizes,
+          "%",
+          part.block->function[value].name,
+          " is something else than was sent");
+      return true;
+    }
+    const ValueId mine = part.now[index(value)];
+    // Points that are alike wait once.
+    if (open_.erase(mine) > 0) {
+      block_.instructions.emplace_back(Wait{mine});
+      mark(origin_of((*part.origins)[part.at].node, t, axes_[index(mine)]));
+    }
+    return true;
+  }
+
+  // False when it is shared with another point that has not come to it yet.
+  bool copy(size_t t, const Instruction& instruction) {
     Part& part = parts_[t];
     TimeAxes axes = 0;
     for (const ValueId read : reads(*part.block, instruction)) {
@@ -289,15 +348,19 @@ class TimeFold {
     const size_t alike = first_alike(t, axes);
     std::vector<std::vector<ValueId>>& done = done_[{axes, alike}];
     if (alike < t) {
-      const size_t number = part.shared[axes]++;
+      const size_t number = part.shared[axes];
+      if (number >= done.size()) {
+        return false;
+      }
       WEFT_CHECK(
-          number < done.size() && done[number].size() == results.size(),
+          done[number].size() == results.size(),
           "points of time differ at ",
           label(*part.block, instruction));
       for (size_t i = 0; i < results.size(); ++i) {
         part.now[index(results[i])] = done[number][i];
       }
-      return;
+      part.shared[axes] += 1;
+      return true;
     }
     std::vector<ValueId> made;
     for (const ValueId result : results) {
@@ -323,8 +386,8 @@ class TimeFold {
         WEFT_CHECK_USER(
             start.peer % count == static_cast<int64_t>(t),
             label(*part.block, instruction),
-            ": neighbours in time cannot send to each other; split another dim "
-            "over time");
+            ": what goes to another rank and another point of time at once "
+            "cannot be sent; split another dim over time");
         start.peer /= count;
       }
       block_.instructions.emplace_back(std::move(start));
@@ -335,6 +398,7 @@ class TimeFold {
     }
     mark(origin_of((*part.origins)[part.at].node, t, axes));
     done.push_back(std::move(made));
+    return true;
   }
 
   // --- What happens between points.
@@ -598,6 +662,8 @@ class TimeFold {
   Emitter emitter_;
   // Transfers that have no wait yet, by their first result.
   std::set<ValueId> open_;
+  // From one point to another, in order.
+  std::map<std::pair<size_t, size_t>, std::vector<ValueId>> sent_;
   // What was made, by the axes that it depends on and the first point of them,
   // in order: other points that are alike share it.
   std::map<std::pair<TimeAxes, size_t>, std::vector<std::vector<ValueId>>>

@@ -20,6 +20,7 @@
 #include "lower/move.h"
 #include "lower/pass.h"
 #include "lower/ring.h"
+#include "lower/time_layout.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
@@ -76,7 +77,8 @@ class Propagation {
         decided_(step_.values.size()),
         is_settled_(step_.values.size(), false),
         hints_(step_.values.size()),
-        of_parameter_(step_.values.size(), false) {
+        of_parameter_(step_.values.size(), false),
+        is_for_update_(step_.values.size(), false) {
     for (const Node& node : step_.nodes) {
       rules_.push_back(rule_of(step_, node));
     }
@@ -165,6 +167,7 @@ class Propagation {
         }
       };
       for (const ValueId read : operands(node)) {
+        is_for_update_[index(read)] = true;
         if (step_[read].node == NodeId::None) {
           take(read, resting_[index(read)]);
         }
@@ -263,6 +266,19 @@ class Propagation {
     }
     const std::optional<Layout>& hint = hints_[index(value)];
     return hint ? &*hint : nullptr;
+  }
+
+  // The same, where the value is made so. What the optimizer reads is of all
+  // parts.
+  Layout in_time(
+      ValueId value, const Layout& made, const Layout& wanted) const {
+    return is_for_update_[index(value)] ? wanted
+                                        : with_time_of(
+                                              made,
+                                              wanted,
+                                              step_[value].type,
+                                              mesh_,
+                                              lowering_.plan.time);
   }
 
   // Whether an operand is split over the axis where it must be whole: always,
@@ -386,7 +402,7 @@ class Propagation {
   }
 
   // The factor split over the axes as an operand has it that is split over just
-  // these; else in the order of the mesh.
+  // these, or over more of them; else in the order of the mesh.
   Levels split_as_suggested(
       const Node& node,
       const Rule& rule,
@@ -402,6 +418,22 @@ class Propagation {
           (is_passed_round ||
            can_split(mesh_, step_, node, rule, factor, one.levels))) {
         return one.levels;
+      }
+    }
+    const int64_t size = rule.factors[static_cast<size_t>(factor)].size;
+    for (const Suggestion& one : suggestions) {
+      Levels levels = one.levels;
+      for (Level& level : levels) {
+        std::erase_if(level.axes, [&](const std::string& axis) {
+          return !contains(axes, axis);
+        });
+      }
+      if (one.factor == factor && axes_of(levels).size() == axes.size()) {
+        levels = canonical(levels, size, mesh_);
+        if (is_passed_round ||
+            can_split(mesh_, step_, node, rule, factor, levels)) {
+          return levels;
+        }
       }
     }
     return canonical(
@@ -511,7 +543,7 @@ class Propagation {
       Layout wanted = made;
       wanted.partial.clear();
       if (const Layout* known = target(value)) {
-        wanted = *known;
+        wanted = in_time(value, made, *known);
         // Nobody can make a sum partial again.
         std::erase_if(wanted.partial, [&](const std::string& axis) {
           return !contains(made.partial, axis);
@@ -569,7 +601,10 @@ class Propagation {
           assignment,
           static_cast<int>(i),
           step_.values[value].type);
-      resting_[value] = decided_[value].value_or(made_[value]);
+      resting_[value] =
+          decided_[value]
+              ? in_time(node.results[i], made_[value], *decided_[value])
+              : made_[value];
       if (is_settled_[value]) {
         // It was settled when the node made another partial sum.
         std::erase_if(resting_[value].partial, [&](const std::string& axis) {
@@ -695,6 +730,8 @@ class Propagation {
   std::vector<std::optional<Layout>> hints_;
   // A parameter, or a view of one.
   std::vector<bool> of_parameter_;
+  // Read by the optimizer.
+  std::vector<bool> is_for_update_;
   // Nodes to expand.
   std::set<size_t> expanded_;
   // For every value, where nodes of this round have had it moved.

@@ -2,9 +2,11 @@
 #include "lower/ring.h"
 
 #include "base/error.h"
+#include "lower/move.h"
 #include "ops/arithmetic.h"
 #include "ops/kernel.h"
 #include "ops/op_def.h"
+#include "plan/plan.h"
 #include "program/piece.h"
 
 #include <algorithm>
@@ -103,6 +105,9 @@ class RingCall {
         rule_(rule),
         assignment_(assignment),
         ring_(ring_of(assignment)),
+        is_in_time_(contains(
+            axes_of(assignment.factors[static_cast<size_t>(ring_.stays)]),
+            std::string(kSliceAxis))),
         blocks_(blocks_of(node)),
         members_(members_of(emitter.mesh, rule, assignment, emitter.rank)),
         count_(members_.ranks.size()),
@@ -323,12 +328,15 @@ class RingCall {
   // --- What is summed for a block.
 
   // The sum of those before this rank, from the one before; none at home and
-  // next to it.
+  // next to it. In time, of those after it.
   std::vector<ValueId> take_sums(size_t number) {
     const std::vector<size_t> all = route(number);
     const size_t place = place_on(all);
-    return place < 2 ? std::vector<ValueId>()
-                     : receive_sums(number, members_.ranks[all[place - 1]]);
+    const size_t from = is_in_time_ ? place + 1 : place - 1;
+    const bool is_first = is_in_time_ ? from == all.size() : place < 2;
+    return place == 0 || is_first
+               ? std::vector<ValueId>()
+               : receive_sums(number, members_.ranks[all[from]]);
   }
 
   std::vector<ValueId> receive_sums(size_t number, int64_t from) {
@@ -371,8 +379,10 @@ class RingCall {
     }
     add_to_sums(got, sums);
     const std::vector<size_t> all = route(number);
-    const size_t after = place_on(all) + 1;
-    const size_t to = after < all.size() ? all[after] : number;
+    const size_t place = place_on(all);
+    const size_t to = is_in_time_              ? all[place - 1]
+                      : place + 1 < all.size() ? all[place + 1]
+                                               : number;
     finish(late_);
     for (const size_t i : sums_) {
       late_.push_back(
@@ -383,6 +393,9 @@ class RingCall {
   // The own block's sums come from the last one on its route. They are expected
   // as soon as nothing else will be from there: until then that rank waits.
   size_t home_round() const {
+    if (is_in_time_) {
+      return 0;
+    }
     const size_t last = route(me_).back();
     size_t found = 0;
     for (size_t round = 0; round < count_; ++round) {
@@ -408,7 +421,8 @@ class RingCall {
   void start_home() {
     const std::vector<size_t> all = route(me_);
     if (all.size() > 1) {
-      home_ = receive_sums(me_, members_.ranks[all.back()]);
+      home_ =
+          receive_sums(me_, members_.ranks[is_in_time_ ? all[1] : all.back()]);
     }
   }
 
@@ -449,6 +463,9 @@ class RingCall {
   const Rule& rule_;
   const Assignment& assignment_;
   const Ring ring_;
+  // The members are slices of one rank's sequence. Forward takes them in order
+  // and backward the other way round, and so go sums: from the last one home.
+  const bool is_in_time_;
   const Blocks& blocks_;
   const Members members_;
   const size_t count_;

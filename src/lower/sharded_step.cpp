@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/sharded_step.h"
 
+#include "lower/time_layout.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
@@ -74,7 +75,11 @@ void ShardedStep::need(ValueId value, Layout layout) {
 
 void ShardedStep::find_outputs() {
   for (const Output& output : step_.outputs) {
-    outputs_.push_back(whole_in_time(output.value));
+    // Parts of a step in time are one value to those outside.
+    outputs_.push_back(canonical(
+        without_time(resting(output.value), lowering_.plan.time),
+        step_[output.value].type,
+        mesh()));
     outputs_.back().partial.clear();
   }
   for (const Input& input : step_.inputs) {
@@ -90,19 +95,6 @@ void ShardedStep::find_outputs() {
       }
     }
   }
-}
-
-// Parts of a step in time are one value to those outside.
-Layout ShardedStep::whole_in_time(ValueId value) const {
-  Layout layout = resting(value);
-  for (Levels& levels : layout.dims) {
-    for (Level& level : levels) {
-      std::erase_if(level.axes, [&](const std::string& axis) {
-        return find_axis(lowering_.plan.time, axis) >= 0;
-      });
-    }
-  }
-  return canonical(layout, step_[value].type, mesh());
 }
 
 void ShardedStep::find_storages() {

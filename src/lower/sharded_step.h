@@ -47,7 +47,6 @@ class ShardedStep {
  private:
   void need(ValueId value, Layout layout);
   void find_outputs();
-  Layout whole_in_time(ValueId value) const;
   void find_storages();
 
   const Lowering& lowering_;

@@ -11,6 +11,7 @@
 #include "plan/spatial_split.h"
 #include "plan/spot.h"
 #include "plan/tensor_split.h"
+#include "plan/token_slices.h"
 #include "plan/zero.h"
 
 #include <algorithm>
@@ -32,13 +33,17 @@ constexpr const char* kGrid[] = {"x", "y", "z"};
 
 class Expansion {
  public:
-  Expansion(const Parallel& parallel, const Graph& graph)
-      : parallel_(parallel), graph_(graph), step_(step_of(graph)) {}
+  Expansion(const Parallel& parallel, const Graph& graph, const Device& device)
+      : parallel_(parallel),
+        graph_(graph),
+        step_(step_of(graph)),
+        device_(device) {}
 
   Plan run() {
     plan_.graph = graph_.name;
     plan_.recompute_cheap = true;
-    if (rank_count(parallel_) > 1 || parallel_.micro_batches > 1) {
+    if (rank_count(parallel_) > 1 || parallel_.micro_batches > 1 ||
+        has_slices(parallel_)) {
       make_mesh();
       split_images();
       split_batch();
@@ -51,6 +56,7 @@ class Expansion {
       }
       split_storage();
       split_time();
+      split_in_slices();
       cut_stages();
       write_decisions();
     }
@@ -71,7 +77,8 @@ class Expansion {
   }
 
   bool needs_rules() const {
-    return is_grid() || tensor() > 1 || context() > 1 || parallel_.expert > 1;
+    return is_grid() || tensor() > 1 || context() > 1 || parallel_.expert > 1 ||
+           has_slices(parallel_);
   }
 
   void add_axis(const std::string& name, int64_t size) {
@@ -244,14 +251,71 @@ class Expansion {
     }
   }
 
+  int64_t stages() const {
+    return parallel_.stages > 0
+               ? parallel_.stages
+               : parallel_.pipeline * stages_per_position(parallel_.schedule);
+  }
+
+  void split_in_slices() {
+    if (!has_slices(parallel_)) {
+      return;
+    }
+    WEFT_CHECK_USER(
+        has_sequence(*rules_, tokens_),
+        print(parallel_),
+        ": no input of the batch has a second dim that is a sequence (two or "
+        "three dims)");
+    const ValueId later = sees_later_tokens(*rules_, tokens_);
+    WEFT_CHECK_USER(
+        later == ValueId::None,
+        print(parallel_),
+        ": slices go through one after the other where no token sees later "
+        "ones, and %",
+        later == ValueId::None ? "" : step_[later].name,
+        " needs all of the sequence; take micro-batches, or causal attention "
+        "without dropout");
+    Axis axis;
+    for (const Input& input : step_.inputs) {
+      const auto& spot = tokens_.sequence[index(input.value)];
+      if (input.kind != InputKind::Batch || !spot) {
+        continue;
+      }
+      if (axis.name.empty()) {
+        axis = slices_of(spot->size);
+        if (axis.size == 1) {
+          return;
+        }
+        plan_.time.axes.push_back(axis);
+      }
+      split(
+          layout_of(input.value), step_[input.value].type, *spot, {axis.name});
+    }
+  }
+
+  Axis slices_of(int64_t length) const {
+    Axis axis = {
+        std::string(kSliceAxis), parallel_.slices, parallel_.slice_shares};
+    if (parallel_.slices_are_chosen) {
+      const SliceShape shape = {
+          .length = length,
+          .stages = stages(),
+          .micro_batches = parallel_.micro_batches};
+      axis.shares = best_slices(slice_costs(step_, device_, shape), shape);
+      axis.size = static_cast<int64_t>(axis.shares.size());
+    }
+    // As many as there are tokens for.
+    if (axis.size > length) {
+      axis.size = length;
+      axis.shares.clear();
+    }
+    return axis;
+  }
+
   void cut_stages() {
     plan_.schedule = parallel_.schedule;
     if (parallel_.pipeline > 1) {
-      plan_.stages = balanced_stages(
-          step_,
-          parallel_.stages > 0
-              ? parallel_.stages
-              : parallel_.pipeline * stages_per_position(parallel_.schedule));
+      plan_.stages = balanced_stages(step_, stages());
     }
   }
 
@@ -486,6 +550,7 @@ class Expansion {
   const Parallel& parallel_;
   const Graph& graph_;
   const Function& step_;
+  const Device& device_;
   Plan plan_;
   // Axes over which the batch is split, those of `data` among them, and those
   // over which `zero` splits.
@@ -505,9 +570,10 @@ class Expansion {
 
 }  // namespace
 
-Plan expand(const Parallel& parallel, const Graph& graph) {
+Plan expand(
+    const Parallel& parallel, const Graph& graph, const Device& device) {
   verify(parallel);
-  return Expansion(parallel, graph).run();
+  return Expansion(parallel, graph, device).run();
 }
 
 }  // namespace weft

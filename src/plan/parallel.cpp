@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kWords =
     "data=N, tensor=N (or 2x2, 2x2x2), sequence, vocabulary=off, context=N, "
     "ulysses=N, expert=N, spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, "
-    "stages=N, schedule=NAME, micro-batches=N";
+    "stages=N, schedule=NAME, micro-batches=N, slices=N (or 3:2:1, auto)";
 
 // One word: its key, and what stands after '='.
 struct Word {
@@ -44,12 +44,13 @@ std::string trimmed(const std::string& text) {
              : text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
 }
 
-std::string joined(const std::vector<int64_t>& sizes) {
+std::string joined(
+    const std::vector<int64_t>& sizes, const char* between = "x") {
   std::vector<std::string> parts;
   for (const int64_t size : sizes) {
     parts.push_back(cat(size));
   }
-  return join(parts, "x");
+  return join(parts, between);
 }
 
 int64_t product(const std::vector<int64_t>& sizes) {
@@ -97,6 +98,8 @@ class WordReader {
       out.schedule = schedule(word);
     } else if (word.key == "micro-batches") {
       out.micro_batches = number(word);
+    } else if (word.key == "slices") {
+      read_slices(word, out);
     } else {
       fail(
           cat("no word is called ",
@@ -119,16 +122,27 @@ class WordReader {
     return word.value != "off";
   }
 
-  std::vector<int64_t> numbers(const Word& word) const {
+  void read_slices(const Word& word, Parallel& out) const {
+    out.slices_are_chosen = word.value == "auto";
+    if (out.slices_are_chosen) {
+      return;
+    }
+    const std::vector<int64_t> sizes = numbers(word, ':');
+    const bool is_count = sizes.size() == 1;
+    out.slices = is_count ? sizes.front() : static_cast<int64_t>(sizes.size());
+    out.slice_shares = is_count ? std::vector<int64_t>() : sizes;
+  }
+
+  std::vector<int64_t> numbers(const Word& word, char between = 'x') const {
     std::vector<int64_t> sizes;
-    for (const std::string& part : split(word.value, 'x')) {
+    for (const std::string& part : split(word.value, between)) {
       int64_t size = 0;
       const char* end = part.data() + part.size();
       const auto [at, error] = std::from_chars(part.data(), end, size);
       if (error != std::errc() || at != end || size < 1) {
         fail(
             cat(word.key,
-                " takes a number of ranks, as in ",
+                " takes a number, as in ",
                 word.key,
                 "=2; found ",
                 word.has_value ? quote(word.value) : "none"));
@@ -197,6 +211,13 @@ std::string print(const Parallel& parallel) {
     words.push_back(cat("schedule=", parallel.schedule));
   }
   add_size("micro-batches", parallel.micro_batches);
+  if (parallel.slices_are_chosen) {
+    words.emplace_back("slices=auto");
+  } else if (!parallel.slice_shares.empty()) {
+    words.push_back(cat("slices=", joined(parallel.slice_shares, ":")));
+  } else {
+    add_size("slices", parallel.slices);
+  }
   return join(words, ",");
 }
 
@@ -241,6 +262,11 @@ void verify(const Parallel& parallel) {
       parallel.context == 1 || parallel.ulysses == 1,
       "context and ulysses both split the sequence: give one of them");
   WEFT_CHECK_USER(
+      !has_slices(parallel) || (parallel.context == 1 && parallel.ulysses == 1),
+      "slices and ",
+      parallel.context > 1 ? "context" : "ulysses",
+      " both split the sequence: give one of them");
+  WEFT_CHECK_USER(
       parallel.spatial.empty() || (parallel.context == 1 &&
                                    parallel.ulysses == 1 && !parallel.sequence),
       "spatial is about images and volumes, and context, ulysses and sequence "
@@ -271,6 +297,10 @@ void verify(const Parallel& parallel) {
       parallel.stages,
       " must be a multiple of pipeline=",
       parallel.pipeline);
+}
+
+bool has_slices(const Parallel& parallel) {
+  return parallel.slices > 1 || parallel.slices_are_chosen;
 }
 
 int64_t rank_count(const Parallel& parallel) {

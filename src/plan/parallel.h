@@ -4,6 +4,7 @@
 // table; docs/parallel.md has an example of every word.
 #pragma once
 
+#include "cluster/cluster.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 
@@ -52,6 +53,13 @@ struct Parallel {
   // `micro-batches=N`: parts of each rank's batch that go through one after the
   // other.
   int64_t micro_batches = 1;
+  // `slices=N`: parts of the sequence that go through one after the other, each
+  // seeing those before it.
+  int64_t slices = 1;
+  // `slices=96:64:48`: how long they are to each other; empty: equally.
+  std::vector<int64_t> slice_shares = {};
+  // `slices=auto`: as many and as long as is best by token_slices.h.
+  bool slices_are_chosen = false;
 
   bool operator==(const Parallel&) const = default;
 };
@@ -65,13 +73,18 @@ void verify(const Parallel& parallel);
 
 // Of the mesh.
 int64_t rank_count(const Parallel& parallel);
+// Whether the sequence is split over time.
+bool has_slices(const Parallel& parallel);
 
 // The plan for the step of `graph`; it verifies. Values that are cheap to make
 // again are. Rows of a batch that does not divide go to ranks as evenly as may
 // be; one with fewer rows than ranks, or that does not divide where its
 // sequence is split too, is whole on every rank, which is as exact and no
 // faster; so is every parameter that a word does not fit. Throws UserError when
-// a word fits nothing of the step.
-Plan expand(const Parallel& parallel, const Graph& graph);
+// a word fits nothing of the step. `device`: where it should be fast.
+Plan expand(
+    const Parallel& parallel,
+    const Graph& graph,
+    const Device& device = one_core());
 
 }  // namespace weft

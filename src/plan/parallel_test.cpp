@@ -177,10 +177,10 @@ TEST(Parallel, OneMessageForEachMistake) {
   EXPECT_EQ(message_of("data=2,data=2"), "p: the word data stands twice");
   EXPECT_EQ(
       message_of("data=two"),
-      "p: data takes a number of ranks, as in data=2; found \"two\"");
+      "p: data takes a number, as in data=2; found \"two\"");
   EXPECT_EQ(
       message_of("tensor"),
-      "p: tensor takes a number of ranks, as in tensor=2; found none");
+      "p: tensor takes a number, as in tensor=2; found none");
   EXPECT_EQ(message_of("data=2x2"), "p: data takes one number, found \"2x2\"");
   EXPECT_EQ(message_of("data=2,zero=4"), "p: zero is 1, 2 or 3, found 4");
   EXPECT_EQ(

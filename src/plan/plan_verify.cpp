@@ -90,6 +90,11 @@ class PlanVerifier {
           " and ",
           kSliceAxis);
     }
+    WEFT_CHECK_USER(
+        find_axis(plan_.time, std::string(kSliceAxis)) <= 0 ||
+            plan_.time.axes.front().name == kMicroAxis,
+        start(plan_.where),
+        "'in' has slices of micro-batches: write <micro=N, slice=N>");
     check_stages();
     check_recompute();
     check_decisions();

@@ -40,6 +40,36 @@ ValueId view_with_own_dim(
   return spots[index(value)] ? value : ValueId::None;
 }
 
+std::optional<FactorSpot> sequence_factor(
+    const StepRules& rules,
+    const TokenDims& tokens,
+    size_t node,
+    size_t operand) {
+  const ValueId value = operands(rules.step().nodes[node])[operand];
+  const auto& spot = tokens.sequence[index(value)];
+  return spot ? factor_at(
+                    rules.rule(node), {false, static_cast<int>(operand)}, *spot)
+              : std::nullopt;
+}
+
+// The sequence stands at a factor that must be whole, or at two of them.
+bool needs_all_tokens(
+    const StepRules& rules, const TokenDims& tokens, size_t node) {
+  const size_t count = operands(rules.step().nodes[node]).size();
+  std::set<int> factors;
+  bool is_whole = false;
+  for (size_t o = 0; o < count; ++o) {
+    if (const auto at = sequence_factor(rules, tokens, node, o)) {
+      factors.insert(at->factor);
+      is_whole =
+          is_whole ||
+          rules.rule(node).factors[static_cast<size_t>(at->factor)].kind ==
+              FactorKind::Whole;
+    }
+  }
+  return is_whole || factors.size() > 1;
+}
+
 class HeadsForSequence {
  public:
   HeadsForSequence(
@@ -79,33 +109,12 @@ class HeadsForSequence {
     }
   }
 
-  // The sequence stands at a factor that must be whole, or at two of them.
   bool needs_all(size_t node) const {
-    const std::vector<ValueId> read = operands(step_.nodes[node]);
-    std::set<int> factors;
-    bool is_whole = false;
-    for (size_t o = 0; o < read.size(); ++o) {
-      const auto factor = sequence_at(node, o);
-      if (!factor) {
-        continue;
-      }
-      factors.insert(factor->factor);
-      is_whole =
-          is_whole ||
-          rules_.rule(node).factors[static_cast<size_t>(factor->factor)].kind ==
-              FactorKind::Whole;
-    }
-    return is_whole || factors.size() > 1;
+    return needs_all_tokens(rules_, tokens_, node);
   }
 
   std::optional<FactorSpot> sequence_at(size_t node, size_t operand) const {
-    const ValueId value = operands(step_.nodes[node])[operand];
-    const auto& spot = tokens_.sequence[index(value)];
-    return spot ? factor_at(
-                      rules_.rule(node),
-                      {false, static_cast<int>(operand)},
-                      *spot)
-                : std::nullopt;
+    return sequence_factor(rules_, tokens_, node, operand);
   }
 
   // Splits the operands along a factor that they and the result share. False
@@ -337,6 +346,32 @@ bool wants_stripes(
     }
   }
   return false;
+}
+
+ValueId sees_later_tokens(const StepRules& rules, const TokenDims& tokens) {
+  const Function& step = rules.step();
+  for (size_t i = 0; i < step.nodes.size(); ++i) {
+    const Node& node = step.nodes[i];
+    // What has no tokens any more is of all of them: a loss.
+    const bool has_tokens = std::any_of(
+        node.results.begin(), node.results.end(), [&](ValueId result) {
+          return tokens.sequence[index(result)].has_value();
+        });
+    if (node.phase != Phase::Forward || !has_tokens ||
+        !needs_all_tokens(rules, tokens, i)) {
+      continue;
+    }
+    const OpDef* def = find_op(node.op);
+    const bool has_blocks = def != nullptr && def->blocks.has_value();
+    const int64_t size =
+        has_blocks ? sequence_along(rules, tokens, i, def->blocks->stays) : 0;
+    if (size < 2 ||
+        size != sequence_along(rules, tokens, i, def->blocks->passes) ||
+        def->blocks->sight(node, {0, 1, 1}, {1, 1, size - 1}) != Sight::None) {
+      return node.results.front();
+    }
+  }
+  return ValueId::None;
 }
 
 std::vector<SplitValue> scattered_sums(

@@ -33,6 +33,11 @@ bool has_sequence(const StepRules& rules, const TokenDims& tokens);
 bool wants_stripes(
     const StepRules& rules, const TokenDims& tokens, int64_t ways);
 
+// The first value of forward that depends on later tokens of the sequence in a
+// way that no slices of it can be computed one after the other; None for a
+// causal model.
+ValueId sees_later_tokens(const StepRules& rules, const TokenDims& tokens);
+
 // Results of forward that are partial sums when `parameters` are split, and
 // what the batch looks up: where they have a dim for the sequence alone, in
 // themselves or in a view of them, that dim.

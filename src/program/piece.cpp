@@ -9,19 +9,49 @@
 
 namespace weft {
 
+namespace {
+
+// Where point `point` of the axis begins in a dim of that size; the end of it
+// for the point after the last.
+int64_t first_of(const Axis& axis, int64_t size, int64_t point) {
+  if (axis.shares.empty() || size <= axis.size) {
+    const int64_t larger = size % axis.size;
+    return point * (size / axis.size) + std::min(point, larger);
+  }
+  // One each, and the rest by shares.
+  const int64_t all =
+      std::accumulate(axis.shares.begin(), axis.shares.end(), int64_t{0});
+  const int64_t before = std::accumulate(
+      axis.shares.begin(), axis.shares.begin() + point, int64_t{0});
+  if (size == all) {
+    return before;
+  }
+  return point + (size - axis.size) * before / all;
+}
+
+}  // namespace
+
 Piece piece_of(
     const Mesh& mesh, const Axes& axes, int64_t whole, int64_t rank) {
   const std::vector<int64_t> where = coordinates(mesh, rank);
   Piece piece = {.start = 0, .size = whole, .whole = whole};
-  for (const std::string& axis : axes) {
-    const auto found = static_cast<size_t>(find_axis(mesh, axis));
-    const int64_t count = mesh.axes[found].size;
-    const int64_t least = piece.size / count;
-    const int64_t larger = piece.size % count;
-    piece.start += where[found] * least + std::min(where[found], larger);
-    piece.size = least + (where[found] < larger ? 1 : 0);
+  for (const std::string& name : axes) {
+    const auto found = static_cast<size_t>(find_axis(mesh, name));
+    const Axis& axis = mesh.axes[found];
+    const int64_t first = first_of(axis, piece.size, where[found]);
+    const int64_t end = first_of(axis, piece.size, where[found] + 1);
+    piece.start += first;
+    piece.size = end - first;
   }
   return piece;
+}
+
+int64_t largest_piece(const Mesh& mesh, const Axes& axes, int64_t whole) {
+  int64_t largest = 0;
+  for (const int64_t rank : group_of(mesh, axes, 0)) {
+    largest = std::max(largest, piece_of(mesh, axes, whole, rank).size);
+  }
+  return largest;
 }
 
 std::vector<Piece> pieces_of(

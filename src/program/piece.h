@@ -14,8 +14,12 @@
 namespace weft {
 
 // What `rank` holds of a dim (or factor) of size `whole` that `axes` split,
-// outermost first. Pieces differ by at most one, the larger ones first.
+// outermost first. Pieces differ by at most one, the larger ones first; or are
+// to each other as the axis's shares, rounded, and none is empty that need not
+// be.
 Piece piece_of(const Mesh& mesh, const Axes& axes, int64_t whole, int64_t rank);
+// The size of the largest one.
+int64_t largest_piece(const Mesh& mesh, const Axes& axes, int64_t whole);
 
 // What `rank` holds of every level of a dim of size `whole`, slowest first; of
 // a dim without levels, all of it.
