@@ -8,10 +8,11 @@
 // The order is found by playing the step through, all positions side by side:
 // each takes its next instruction when what it reads is there. A receive is
 // started when the other side has sent, or when it is needed; a send is waited
-// for once its receive is started. So every rank's order is a part of one order
-// of all of them, and none can wait for ever. Where a part needs something of
-// all parts (a batch norm over the whole batch), the schedule cannot be kept,
-// and whatever can go on does.
+// for when something has come back that was sent after its receive was started,
+// which costs no time, or at the end. So every rank's order is a part of one
+// order of all of them, and none can wait for ever. Where a part needs
+// something of all parts (a batch norm over the whole batch), the schedule
+// cannot be kept, and whatever can go on does.
 #include "base/error.h"
 #include "lower/emitter.h"
 #include "lower/pass.h"
@@ -78,7 +79,7 @@ class PipelineStep {
       finish_outputs(p);
     }
     for (Position& position : positions_) {
-      wait_for_sends(position, SIZE_MAX);
+      wait_for_sends(position, [](const Taken&) { return true; });
       out.push_back(std::move(position.block));
     }
     return out;
@@ -92,10 +93,18 @@ class PipelineStep {
   // A value on its way from one position to another.
   struct Message {
     ValueId value;
-    // What is waited for at the sender, and the unit in which it was sent.
+    // What is waited for at the sender.
     ValueId sent;
-    size_t unit = 0;
     double at = 0;
+    // How many messages of all had been sent before.
+    size_t number = 0;
+  };
+  // A send whose receive has been started: by whom, and how many messages had
+  // been sent by then.
+  struct Taken {
+    ValueId sent;
+    size_t by = 0;
+    size_t number = 0;
   };
 
   struct Position {
@@ -109,12 +118,10 @@ class PipelineStep {
     size_t next = 0;
     std::set<size_t> done_ahead = {};
     double clock = 0;
-    // The unit that it works on.
-    size_t unit = 0;
-    // Started receives whose wait has not been written yet, by value here.
-    std::set<ValueId> pending = {};
-    // Sends whose receive has been started.
-    std::vector<Message> taken = {};
+    // Started receives whose wait has not been written yet, by value here: from
+    // whom, and the number of the message.
+    std::map<ValueId, std::pair<size_t, size_t>> pending = {};
+    std::vector<Taken> taken = {};
     // By sender.
     std::map<size_t, std::deque<Message>> mail = {};
   };
@@ -237,9 +244,11 @@ class PipelineStep {
           const Item& other = items_[reader];
           const bool is_same =
               is_backward(other) && other.origin.part == item.origin.part;
+          // Adding it to other parts' is no product.
+          const bool is_product = staged_.is_heavy[index(other.origin.node)] &&
+                                  other.origin.node != item.origin.node;
           if (other.stage != item.stage ||
-              (is_same &&
-               (!out[reader] || staged_.is_heavy[index(other.origin.node)]))) {
+              (is_same && (!out[reader] || is_product))) {
             out[i] = false;
           }
         }
@@ -269,8 +278,9 @@ class PipelineStep {
         const UnitKind kind = !is_backward(item) ? UnitKind::Forward
                               : waits[i]         ? UnitKind::Weight
                                                  : UnitKind::Backward;
-        item.unit =
-            staged_.order[position].at({kind, item.stage, item.origin.part});
+        item.unit = std::max(
+            staged_.order[position].at({kind, item.stage, item.origin.part}),
+            last_summand(item, position));
       } else {
         // What all parts have in common comes when it can.
         for (const ValueId read : item.reads) {
@@ -281,6 +291,19 @@ class PipelineStep {
         }
       }
     }
+  }
+
+  // Where a sum over parts can be made: in the unit of the last one.
+  size_t last_summand(const Item& item, size_t position) const {
+    size_t last = 0;
+    for (const ValueId read : item.reads) {
+      const size_t maker = made_by_[index(read)];
+      if (maker != kNobody && position_of_item(items_[maker]) == position &&
+          items_[maker].origin.node == item.origin.node) {
+        last = std::max(last, items_[maker].unit);
+      }
+    }
+    return last;
   }
 
   // What somebody needs in an earlier unit is made there.
@@ -408,7 +431,7 @@ class PipelineStep {
 
   // To every other position that reads the value.
   void send(size_t p, ValueId value) {
-    Position& position = positions_[p];
+    const Position& position = positions_[p];
     for (size_t other = 0; other < positions_.size(); ++other) {
       if (other == p || !is_read_at(value, other)) {
         continue;
@@ -416,7 +439,7 @@ class PipelineStep {
       const ValueId sent = emitter_at(p).start_send(
           dense(p, value), positions_[other].rank, block_.function[value].name);
       positions_[other].mail[p].push_back(
-          {value, sent, position.unit, position.clock});
+          {value, sent, position.clock, messages_++});
     }
   }
 
@@ -518,8 +541,6 @@ class PipelineStep {
       take_mail(p, value);
     }
     take_mail_so_far(p);
-    position.unit = std::max(position.unit, item.unit);
-    wait_for_sends(position, position.unit);
     for (const ValueId value : item.reads) {
       wait_for(position, position.now[index(value)]);
     }
@@ -664,23 +685,31 @@ class PipelineStep {
     const Block& sender = positions_[from].block;
     position.block.function[mine].type = sender.function[sent].type;
     emitter_at(p).start_receive(mine, positions_[from].rank);
-    position.pending.insert(mine);
-    positions_[from].taken.push_back(message);
+    position.pending[mine] = {from, message.number};
+    positions_[from].taken.push_back({sent, p, messages_});
   }
 
   static void wait_for(Position& position, ValueId mine) {
-    if (position.pending.erase(mine) > 0) {
-      position.block.instructions.emplace_back(Wait{mine});
+    const auto found = position.pending.find(mine);
+    if (found == position.pending.end()) {
+      return;
     }
+    const auto [from, number] = found->second;
+    position.pending.erase(found);
+    position.block.instructions.emplace_back(Wait{mine});
+    wait_for_sends(position, [&](const Taken& one) {
+      return one.by == from && one.number <= number;
+    });
   }
 
-  // For those of earlier units: the rest may go on while this one computes.
-  static void wait_for_sends(Position& position, size_t unit) {
-    std::erase_if(position.taken, [&](const Message& message) {
-      if (message.unit < unit) {
-        position.block.instructions.emplace_back(Wait{message.sent});
+  template <class Which>
+  static void wait_for_sends(Position& position, const Which& which) {
+    std::erase_if(position.taken, [&](const Taken& one) {
+      const bool is_meant = which(one);
+      if (is_meant) {
+        position.block.instructions.emplace_back(Wait{one.sent});
       }
-      return message.unit < unit;
+      return is_meant;
     });
   }
 
@@ -712,6 +741,8 @@ class PipelineStep {
   std::vector<size_t> home_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<Position> positions_;
+  // How many messages have been sent.
+  size_t messages_ = 0;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "lower/emitter.h"
 #include "lower/move.h"
 #include "lower/pass.h"
+#include "lower/staged_step.h"
 #include "lower/time_layout.h"
 #include "ops/kernel.h"
 #include "program/piece.h"
@@ -58,6 +59,12 @@ class TimeFold {
     }
     block_.first_rank = block_.last_rank = rank;
     block_.function.name = step_of(lowering.graph).name;
+    in_backward_.resize(parts_.size());
+    const std::vector<int64_t> order =
+        backward_order(schedule_of(lowering.plan));
+    for (size_t i = 0; i < order.size(); ++i) {
+      in_backward_[static_cast<size_t>(order[i])] = i;
+    }
   }
 
   Block build() {
@@ -109,7 +116,8 @@ class TimeFold {
   TimeAxes bits(const Axes& axes) const {
     TimeAxes out = 0;
     for (size_t i = 0; i < time_.axes.size(); ++i) {
-      out |= contains(axes, time_.axes[i].name) ? TimeAxes{1} << i : 0;
+      const Axis& axis = time_.axes[i];
+      out |= axis.size > 1 && contains(axes, axis.name) ? TimeAxes{1} << i : 0;
     }
     return out;
   }
@@ -514,13 +522,21 @@ class TimeFold {
     }
   }
 
-  // The sum over the group, one part after the other; `summed` are the axes
-  // over which it is whole then.
+  // The sum over the group, one part after the other as they come; `summed` are
+  // the axes over which it is whole then.
   ValueId add_up(
-      const std::vector<size_t>& group,
+      std::vector<size_t> group,
       size_t number,
       const Axes& summed,
       TimeAxes axes) {
+    const Part& any = parts_[group.front()];
+    const Phase phase = phase_of((*any.origins)[any.at].node);
+    if (phase == Phase::Backward || phase == Phase::Recompute) {
+      std::sort(group.begin(), group.end(), [&](size_t a, size_t b) {
+        return in_backward_[a] < in_backward_[b];
+      });
+    }
+    const size_t first = *std::min_element(group.begin(), group.end());
     ValueId sum = operand(group.front(), number);
     const std::string name = block_.function[sum].name;
     for (size_t i = 1; i < group.size(); ++i) {
@@ -539,7 +555,7 @@ class TimeFold {
           like(block_.function[sum].type),
           std::move(layout),
           name);
-      made(sum, group.front(), axes);
+      made(sum, first, axes);
       mark(
           {.node = node,
            .part = static_cast<int64_t>(first_alike(t, axes_[index(next)]))});
@@ -654,6 +670,8 @@ class TimeFold {
   const Mesh space_;
   const int64_t rank_;
   std::vector<Part> parts_;
+  // By point of time: its place in the order of backward.
+  std::vector<size_t> in_backward_;
   Block block_;
   std::vector<Origin> origins_;
   // By value of the block, the axes of time that it depends on.

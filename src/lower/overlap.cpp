@@ -2,10 +2,13 @@
 // Starts early, waits late: each wait moves down to just before the first
 // instruction that reads its value, or takes over what it reads, so that calls
 // run while data is on its way. Nobody reads what was sent: its wait stays,
-// that its storage can be given back.
+// that its storage can be given back, or goes along with the wait that it
+// follows.
 #include "lower/pass.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 
 namespace weft {
@@ -36,24 +39,36 @@ void overlap_block(Block& block) {
   // Started, and nobody has asked for it yet: by value, the first result of its
   // transfer.
   std::vector<ValueId> pending(block.function.values.size(), ValueId::None);
-  const auto wait_for = [&](ValueId value) {
+  // By the first result of a transfer: sends that are waited for after it.
+  std::map<ValueId, std::vector<ValueId>> followers;
+  // The transfer whose wait was put off just before.
+  ValueId before = ValueId::None;
+  const std::function<void(ValueId)> wait_for = [&](ValueId value) {
     const ValueId first = pending[index(value)];
     if (first == ValueId::None) {
       return;
     }
     out.emplace_back(Wait{first});
-    for (ValueId& other : pending) {
-      other = other == first ? ValueId::None : other;
+    for (const ValueId other : transfer[index(first)]->results) {
+      pending[index(other)] = ValueId::None;
+    }
+    for (const ValueId send : std::exchange(followers[first], {})) {
+      wait_for(send);
     }
   };
   for (const Instruction& instruction : block.instructions) {
     if (const auto* wait = std::get_if<Wait>(&instruction)) {
       // Nobody reads what was sent: whoever sent it knows when to wait.
-      if (transfer[index(wait->value)]->kind == TransferKind::Send) {
+      if (transfer[index(wait->value)]->kind != TransferKind::Send) {
+        before = pending[index(wait->value)];
+      } else if (before != ValueId::None) {
+        followers[before].push_back(wait->value);
+      } else {
         wait_for(wait->value);
       }
       continue;
     }
+    before = ValueId::None;
     for (const ValueId value : reads(block, instruction)) {
       wait_for(value);
     }

@@ -19,6 +19,8 @@ int64_t size_of_axis(const Mesh& mesh, std::string_view axis) {
   return found < 0 ? 1 : mesh.axes[static_cast<size_t>(found)].size;
 }
 
+}  // namespace
+
 Schedule schedule_of(const Plan& plan) {
   try {
     return make_schedule(
@@ -34,8 +36,6 @@ Schedule schedule_of(const Plan& plan) {
             error.what()));
   }
 }
-
-}  // namespace
 
 StagedStep::StagedStep(const Lowering& all)
     : lowering(all),

@@ -129,4 +129,15 @@ ScheduleRun run_schedule(const Schedule& schedule, const UnitCosts& costs) {
   return run;
 }
 
+std::vector<int64_t> backward_order(const Schedule& schedule) {
+  std::vector<int64_t> parts;
+  for (const Unit& unit :
+       schedule.order[static_cast<size_t>(position_of(schedule, 0))]) {
+    if (unit.kind == UnitKind::Backward && unit.stage == 0) {
+      parts.push_back(unit.part);
+    }
+  }
+  return parts;
+}
+
 }  // namespace weft

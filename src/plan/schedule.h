@@ -63,6 +63,10 @@ int64_t position_of(const Schedule& schedule, int64_t stage);
 // the sequence (after it, for B). Those at other positions are what is sent.
 std::vector<Unit> waits_for(const Schedule& schedule, const Unit& unit);
 
+// The parts in the order in which the first stage goes backward: when the last
+// of several has its gradients.
+std::vector<int64_t> backward_order(const Schedule& schedule);
+
 struct ScheduleShape {
   int64_t positions = 1;
   int64_t stages = 1;

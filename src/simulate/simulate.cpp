@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every rank has a clock for its calls. A transfer happens when all its members
 // have started it and the wires of each are free: a collective takes both
-// directions, a send one of either side, a copy the way to the host. Of those
-// that can, the one goes first that can begin first. A rank runs until it waits
-// for a transfer that another member has not started.
+// directions, a send one of either side, a copy the way to the host. Whatever
+// can happen first happens first, on whichever rank: so no transfer takes a
+// wire before one that is ready sooner.
 #include "simulate/simulate.h"
 
 #include "base/error.h"
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace weft {
@@ -116,13 +117,22 @@ class Simulation {
   }
 
   Timeline run() {
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-        moved = advance(static_cast<int64_t>(rank)) || moved;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      let_go_on(static_cast<int64_t>(rank));
+    }
+    while (!ready_.empty() || !going_.empty()) {
+      const auto first = first_meeting();
+      if (first != ready_.end() &&
+          (going_.empty() || start_seconds(**first) <= going_.begin()->first)) {
+        meet(first);
+        continue;
       }
-      moved = meet() || moved;
+      const int64_t rank = going_.begin()->second;
+      going_.erase(going_.begin());
+      RankState& state = ranks_[static_cast<size_t>(rank)];
+      step(rank, state);
+      ++state.next;
+      let_go_on(rank);
     }
     Timeline timeline;
     timeline.program = program_.name;
@@ -146,18 +156,21 @@ class Simulation {
   }
 
  private:
-  // Runs a rank as far as it gets.
-  bool advance(int64_t rank) {
-    RankState& state = ranks_[static_cast<size_t>(rank)];
-    const size_t before = state.next;
-    while (state.next < state.block->instructions.size() && step(rank, state)) {
-      ++state.next;
+  // Unless it is done, or has to wait.
+  void let_go_on(int64_t rank) {
+    const RankState& state = ranks_[static_cast<size_t>(rank)];
+    if (state.next == state.block->instructions.size()) {
+      return;
     }
-    return state.next != before;
+    const auto* wait =
+        std::get_if<Wait>(&state.block->instructions[state.next]);
+    if (wait == nullptr || state.meetings.at(wait->value)->done) {
+      going_.insert({state.now_seconds, rank});
+    }
   }
 
-  // False when the rank has to wait.
-  bool step(int64_t rank, RankState& state) {
+  // Its next instruction.
+  void step(int64_t rank, RankState& state) {
     const Block& block = *state.block;
     const Instruction& instruction = block.instructions[state.next];
     Event event;
@@ -177,14 +190,10 @@ class Simulation {
       begin(rank, state, *start);
     } else if (const auto* wait = std::get_if<Wait>(&instruction)) {
       const Meeting& meeting = *state.meetings.at(wait->value);
-      if (!meeting.done) {
-        return false;
-      }
       state.now_seconds = std::max(state.now_seconds, meeting.end_seconds);
     }
     event.end_seconds = state.now_seconds;
     state.events.push_back(std::move(event));
-    return true;
   }
 
   Lane lane_of(int64_t rank, const Start& start) const {
@@ -268,30 +277,32 @@ class Simulation {
     return start;
   }
 
-  // Lets every transfer happen whose members have all started it. Those of one
-  // lane are ready in their order, and stay in it.
-  bool meet() {
-    const bool moved = !ready_.empty();
-    while (!ready_.empty()) {
-      auto first = ready_.begin();
-      for (auto other = ready_.begin(); other != ready_.end(); ++other) {
-        if (start_seconds(**other) < start_seconds(**first)) {
-          first = other;
-        }
-      }
-      Meeting& meeting = **first;
-      ready_.erase(first);
-      meeting.done = true;
-      meeting.end_seconds = start_seconds(meeting) + meeting.cost_seconds;
-      for (double* free : wires(meeting)) {
-        *free = meeting.end_seconds;
-      }
-      for (size_t i = 0; i < meeting.lane.ranks.size(); ++i) {
-        RankState& state = ranks_[static_cast<size_t>(meeting.lane.ranks[i])];
-        state.events[meeting.events[i]].end_seconds = meeting.end_seconds;
-      }
+  // Of those whose members have all started it, the one that can begin first.
+  // Those of one lane are ready in their order, and stay in it.
+  std::vector<Meeting*>::iterator first_meeting() {
+    return std::min_element(
+        ready_.begin(),
+        ready_.end(),
+        [this](const Meeting* a, const Meeting* b) {
+          return start_seconds(*a) < start_seconds(*b);
+        });
+  }
+
+  // The transfer happens.
+  void meet(std::vector<Meeting*>::iterator first) {
+    Meeting& meeting = **first;
+    ready_.erase(first);
+    meeting.done = true;
+    meeting.end_seconds = start_seconds(meeting) + meeting.cost_seconds;
+    for (double* free : wires(meeting)) {
+      *free = meeting.end_seconds;
     }
-    return moved;
+    for (size_t i = 0; i < meeting.lane.ranks.size(); ++i) {
+      const int64_t rank = meeting.lane.ranks[i];
+      RankState& state = ranks_[static_cast<size_t>(rank)];
+      state.events[meeting.events[i]].end_seconds = meeting.end_seconds;
+      let_go_on(rank);
+    }
   }
 
   const Program& program_;
@@ -303,6 +314,8 @@ class Simulation {
   // Those that all members have started and that have not happened, in the
   // order in which they came to be so.
   std::vector<Meeting*> ready_;
+  // Ranks that can go on, and their clocks.
+  std::set<std::pair<double, int64_t>> going_;
 };
 
 }  // namespace

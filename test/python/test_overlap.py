@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What travels while ranks compute, in the timeline of a real run."""
 
-import importlib
-import os
-import pathlib
-import subprocess
-import sys
-
+import gpt
 import pytest
 import torch
 from lockstep import Step
-from safetensors.torch import save_file
-
-PROGRAM = os.environ.get("WEFT_PROGRAM", str(pathlib.Path(sys.executable).parent / "weft"))
+from timelines import measured, write_step
 
 
 @pytest.fixture(scope="module")
@@ -21,26 +14,8 @@ def events(tmp_path_factory):
     folder = tmp_path_factory.mktemp("overlap")
     torch.manual_seed(0)
     options = {"layers": 4, "width": 128, "heads": 4, "vocabulary": 512, "sequence": 128, "batch_size": 4}
-    step = Step(*importlib.import_module("gpt").gpt2_small(**options, dropout=0.0))
-    (folder / "gpt.graph").write_text(str(step.graph))
-    names = [f"{kind}/{key}" for kind, key in step.graph.inputs("step") if kind != "constant"]
-    values = [value for (kind, _), value in zip(step.graph.inputs("step"), step.inputs) if kind != "constant"]
-    save_file({name: value.clone().contiguous() for name, value in zip(names, values)}, folder / "in.safetensors")
-    command = ["run", "gpt.graph", "--parallel", "data=2,zero=3", "--inputs", "in.safetensors", "--steps", "3"]
-    done = subprocess.run(
-        [PROGRAM, *command, "--threads", "1", "--timeline", "step.timeline"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    found = []
-    for line in (folder / "step.timeline").read_text().splitlines()[1:]:
-        rank, stream, _, start, end, _, _, label = line.split(maxsplit=7)
-        if rank == "0":
-            found.append((stream, float(start), float(end), label.strip('"')))
-    return found
+    write_step(Step(*gpt.gpt2_small(**options, dropout=0.0)), folder)
+    return [(e.stream, e.start, e.end, e.label) for e in measured(folder, "data=2,zero=3") if e.rank == 0]
 
 
 def layer_of(label):

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps written to a folder for the `weft` program, and the timelines that come back."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+from safetensors.torch import save_file
+
+PROGRAM = os.environ.get("WEFT_PROGRAM", str(pathlib.Path(sys.executable).parent / "weft"))
+
+
+@dataclasses.dataclass
+class Event:
+    rank: int
+    stream: str
+    start: float
+    end: float
+    live: int
+    label: str
+
+    @property
+    def is_wait(self):
+        return self.label.startswith("wait ")
+
+
+def weft(folder, *arguments):
+    """What the program printed."""
+    done = subprocess.run(
+        [PROGRAM, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_step(step, folder):
+    """step.graph and inputs.safetensors of a lockstep.Step."""
+    (folder / "step.graph").write_text(str(step.graph))
+    inputs = {
+        f"{kind}/{key}": value.clone().contiguous()
+        for (kind, key), value in zip(step.graph.inputs("step"), step.inputs, strict=True)
+        if kind != "constant"
+    }
+    save_file(inputs, folder / "inputs.safetensors")
+
+
+def plan_arguments(plan):
+    """For words, or the name of a plan's file."""
+    return ["--plan" if plan.endswith(".plan") else "--parallel", plan]
+
+
+def measured(folder, plan, steps=3):
+    """The last step of a run of what write_step wrote, one thread a rank."""
+    command = ["run", "step.graph", *plan_arguments(plan), "--inputs", "inputs.safetensors", "--steps", steps]
+    weft(folder, *command, "--threads", 1, "--timeline", "measured.timeline")
+    return read(folder / "measured.timeline")
+
+
+def simulated(folder, plan, cluster):
+    command = ["simulate", "step.graph", *plan_arguments(plan), "--cluster", cluster]
+    weft(folder, *command, "--timeline", "simulated.timeline")
+    return read(folder / "simulated.timeline")
+
+
+def read(path):
+    events = []
+    for line in path.read_text().splitlines()[1:]:
+        rank, stream, _, start, end, _, live, label = line.split(maxsplit=7)
+        events.append(Event(int(rank), stream, float(start), float(end), int(live), label.strip('"')))
+    return events
+
+
+def idle_share(events):
+    """Of all ranks' time from the first event to the last, what they spend in waits or behind their last event."""
+    ranks = {event.rank for event in events}
+    total = max(event.end for event in events) * len(ranks)
+    worked = sum(event.end - event.start for event in events if event.stream == "compute" and not event.is_wait)
+    return 1 - worked / total
+
+
+def peaks(events):
+    """The most live bytes of each rank."""
+    most = {}
+    for event in events:
+        most[event.rank] = max(most.get(event.rank, 0), event.live)
+    return most
