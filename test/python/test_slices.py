@@ -93,3 +93,16 @@ def refusal(step, words):
     with pytest.raises(_weft.UserError) as error:
         _weft.expand(step.graph, words)
     return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "plan @model on <data=3:1> { %batch.* [data, -] }",
+        "plan @model on <data=1:2:1> { %batch.* [data, -] %blocks.*.up.weight [data, -] compute [-, -] }",
+        "plan @model on <tensor=3:1> { %blocks.*.up.weight [tensor, -] %blocks.*.down.weight [-, tensor] }",
+        "plan @model on <context=5:3> { %batch.* [-, context] }",
+    ],
+)
+def test_ranks_that_differ_get_unequal_parts(steps, plan):
+    check(steps["gpt"], plan)
