@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "lower/emitter.h"
 #include "lower/pass.h"
+#include "lower/staged_items.h"
 #include "lower/staged_step.h"
 #include "ops/kernel.h"
 #include "ops/op_def.h"
@@ -30,17 +31,6 @@
 namespace weft {
 namespace {
 
-// Instructions that stay together: a call, or a transfer with its wait.
-struct Item {
-  std::vector<Instruction> instructions;
-  std::vector<ValueId> reads;
-  std::vector<ValueId> makes;
-  Origin origin;
-  int64_t stage = 0;
-  // Where it belongs in its position's order of units.
-  size_t unit = 0;
-};
-
 // One rank of the stages' mesh, at all positions of the pipeline.
 class PipelineStep {
  public:
@@ -52,17 +42,8 @@ class PipelineStep {
       : staged_(staged),
         block_(block),
         rank_(rank),
-        made_by_(block.function.values.size(), kNobody),
-        home_(block.function.values.size(), kEverywhere),
-        readers_(block.function.values.size()),
-        positions_(staged.order.size()) {
-    collect(origins);
-    find_stages();
-    find_homes();
-    find_units();
-    hurry();
-    deal();
-  }
+        items_(staged, block, origins),
+        positions_(staged.order.size()) {}
 
   // One block a position.
   std::vector<Block> build() {
@@ -87,8 +68,6 @@ class PipelineStep {
 
  private:
   static constexpr size_t kNobody = SIZE_MAX;
-  // Of the batch, of scalars and constants: wherever they are read.
-  static constexpr size_t kEverywhere = SIZE_MAX;
 
   // A value on its way from one position to another.
   struct Message {
@@ -113,8 +92,7 @@ class PipelineStep {
     std::unordered_set<std::string> names = {};
     // By value of the whole block: what it is here.
     std::vector<ValueId> now = {};
-    // Items in order, and how many are done from the front.
-    std::vector<size_t> items = {};
+    // How many of its items are done from the front, and others ahead.
     size_t next = 0;
     std::set<size_t> done_ahead = {};
     double clock = 0;
@@ -125,246 +103,6 @@ class PipelineStep {
     // By sender.
     std::map<size_t, std::deque<Message>> mail = {};
   };
-
-  void collect(const std::vector<Origin>& origins) {
-    for (size_t i = 0; i < block_.instructions.size(); ++i) {
-      const Instruction& instruction = block_.instructions[i];
-      Item item;
-      item.instructions = {instruction};
-      item.reads = reads(block_, instruction);
-      if (const auto* wait = std::get_if<Wait>(&instruction)) {
-        if (contains_value(items_.back().makes, wait->value)) {
-          items_.back().instructions.push_back(instruction);
-          continue;
-        }
-        item.reads = {wait->value};
-      }
-      item.makes = makes(block_, instruction);
-      item.origin = origins[i];
-      if (rank_count(staged_.lowering.plan.time) == 1) {
-        item.origin.part = 0;
-      }
-      for (const ValueId made : item.makes) {
-        made_by_[index(made)] = items_.size();
-      }
-      for (const ValueId read : item.reads) {
-        readers_[index(read)].push_back(items_.size());
-      }
-      items_.push_back(std::move(item));
-    }
-  }
-
-  static bool contains_value(const std::vector<ValueId>& all, ValueId value) {
-    return std::find(all.begin(), all.end(), value) != all.end();
-  }
-
-  // Parts of inputs are cut wherever they are read.
-  bool is_part_of_input(const Item& item) const {
-    return item.origin.node == NodeId::None && item.reads.size() == 1 &&
-           std::all_of(
-               item.reads.begin(),
-               item.reads.end(),
-               [&](ValueId value) {
-                 const size_t maker = made_by_[index(value)];
-                 return maker == kNobody || is_part_of_input(items_[maker]);
-               }) &&
-           std::holds_alternative<Call>(item.instructions.front()) &&
-           !is_returned(item.makes.front());
-  }
-
-  bool is_returned(ValueId value) const {
-    return std::any_of(
-        block_.function.outputs.begin(),
-        block_.function.outputs.end(),
-        [&](const Output& output) { return output.value == value; });
-  }
-
-  void find_stages() {
-    for (Item& item : items_) {
-      if (item.origin.node != NodeId::None) {
-        item.stage = staged_.stages.nodes[index(item.origin.node)];
-      } else if (is_part_of_input(item)) {
-        item.stage = -1;
-      } else {
-        for (const ValueId read : item.reads) {
-          if (made_by_[index(read)] != kNobody) {
-            item.stage = std::max<int64_t>(
-                item.stage, items_[made_by_[index(read)]].stage);
-          }
-        }
-      }
-    }
-  }
-
-  size_t position_of_item(const Item& item) const {
-    return item.stage < 0 ? kEverywhere
-                          : staged_.positions[static_cast<size_t>(item.stage)];
-  }
-
-  void find_homes() {
-    for (const Item& item : items_) {
-      for (const ValueId made : item.makes) {
-        home_[index(made)] = position_of_item(item);
-      }
-    }
-    for (size_t i = 0; i < block_.function.inputs.size(); ++i) {
-      const Input& input = block_.function.inputs[i];
-      if (input.kind == InputKind::Parameter ||
-          input.kind == InputKind::Buffer || input.kind == InputKind::State) {
-        const ValueId whole = staged_.step.inputs[i].value;
-        const int64_t stage = staged_.stages.inputs[index(whole)];
-        home_[index(input.value)] =
-            staged_
-                .positions[stage == kNoStage ? 0 : static_cast<size_t>(stage)];
-      }
-    }
-  }
-
-  bool is_backward(const Item& item) const {
-    const NodeId node = item.origin.node;
-    if (node == NodeId::None) {
-      return false;
-    }
-    const Phase phase = staged_.step.nodes[index(node)].phase;
-    return phase == Phase::Backward || phase == Phase::Recompute;
-  }
-
-  // Whether the item, of backward, can wait: no other stage and no further
-  // product of this one needs what it makes.
-  std::vector<bool> can_wait() const {
-    std::vector<bool> out(items_.size(), false);
-    for (size_t i = items_.size(); i-- > 0;) {
-      const Item& item = items_[i];
-      if (!is_backward(item)) {
-        continue;
-      }
-      out[i] = true;
-      for (const ValueId made : item.makes) {
-        for (const size_t reader : readers_[index(made)]) {
-          const Item& other = items_[reader];
-          const bool is_same =
-              is_backward(other) && other.origin.part == item.origin.part;
-          // Adding it to other parts' is no product.
-          const bool is_product = staged_.is_heavy[index(other.origin.node)] &&
-                                  other.origin.node != item.origin.node;
-          if (other.stage != item.stage ||
-              (is_same && (!out[reader] || is_product))) {
-            out[i] = false;
-          }
-        }
-      }
-    }
-    return out;
-  }
-
-  void find_units() {
-    const std::vector<bool> waits =
-        has_weight_units(staged_.schedule)
-            ? can_wait()
-            : std::vector<bool>(items_.size(), false);
-    for (size_t i = 0; i < items_.size(); ++i) {
-      Item& item = items_[i];
-      const size_t position = position_of_item(item);
-      if (position == kEverywhere) {
-        continue;
-      }
-      const NodeId node = item.origin.node;
-      const bool is_update =
-          node == NodeId::None ||
-          staged_.step.nodes[index(node)].phase == Phase::Optimizer;
-      if (is_update) {
-        item.unit = staged_.schedule.order[position].size();
-      } else if (item.origin.part >= 0) {
-        const UnitKind kind = !is_backward(item) ? UnitKind::Forward
-                              : waits[i]         ? UnitKind::Weight
-                                                 : UnitKind::Backward;
-        item.unit = std::max(
-            staged_.order[position].at({kind, item.stage, item.origin.part}),
-            last_summand(item, position));
-      } else {
-        // What all parts have in common comes when it can.
-        for (const ValueId read : item.reads) {
-          const size_t maker = made_by_[index(read)];
-          if (maker != kNobody && position_of_item(items_[maker]) == position) {
-            item.unit = std::max(item.unit, items_[maker].unit);
-          }
-        }
-      }
-    }
-  }
-
-  // Where a sum over parts can be made: in the unit of the last one.
-  size_t last_summand(const Item& item, size_t position) const {
-    size_t last = 0;
-    for (const ValueId read : item.reads) {
-      const size_t maker = made_by_[index(read)];
-      if (maker != kNobody && position_of_item(items_[maker]) == position &&
-          items_[maker].origin.node == item.origin.node) {
-        last = std::max(last, items_[maker].unit);
-      }
-    }
-    return last;
-  }
-
-  // What somebody needs in an earlier unit is made there.
-  void hurry() {
-    for (size_t i = items_.size(); i-- > 0;) {
-      Item& item = items_[i];
-      for (const ValueId made : item.makes) {
-        for (const size_t reader : readers_[index(made)]) {
-          if (position_of_item(items_[reader]) == position_of_item(item)) {
-            item.unit = std::min(item.unit, items_[reader].unit);
-          }
-        }
-      }
-    }
-  }
-
-  // The items of every position, in the order of its units.
-  void deal() {
-    for (size_t i = items_.size(); i-- > 0;) {
-      Item& item = items_[i];
-      const size_t position = position_of_item(item);
-      if (position != kEverywhere) {
-        positions_[position].items.push_back(i);
-        continue;
-      }
-      for (size_t p = 0; p < positions_.size(); ++p) {
-        if (first_unit_that_reads(i, p) != SIZE_MAX) {
-          positions_[p].items.push_back(i);
-        }
-      }
-    }
-    for (size_t p = 0; p < positions_.size(); ++p) {
-      std::vector<size_t>& all = positions_[p].items;
-      std::map<size_t, size_t> unit;
-      for (const size_t i : all) {
-        unit[i] = position_of_item(items_[i]) == kEverywhere
-                      ? first_unit_that_reads(i, p)
-                      : items_[i].unit;
-      }
-      std::sort(all.begin(), all.end(), [&](size_t a, size_t b) {
-        return std::pair(unit[a], a) < std::pair(unit[b], b);
-      });
-    }
-  }
-
-  // The first unit at the position that reads what the item makes; SIZE_MAX
-  // when none does.
-  size_t first_unit_that_reads(size_t item, size_t p) const {
-    size_t first = SIZE_MAX;
-    for (const ValueId made : items_[item].makes) {
-      for (const size_t reader : readers_[index(made)]) {
-        const size_t position = position_of_item(items_[reader]);
-        const size_t unit = position == kEverywhere
-                                ? first_unit_that_reads(reader, p)
-                            : position == p ? items_[reader].unit
-                                            : SIZE_MAX;
-        first = std::min(first, unit);
-      }
-    }
-    return first;
-  }
 
   // --- Playing it through.
 
@@ -379,35 +117,14 @@ class PipelineStep {
       position.names.insert(value.name);
     }
     for (const Input& input : block_.function.inputs) {
-      const size_t home = home_[index(input.value)];
-      if (home == p || (home == kEverywhere && is_read_at(input.value, p))) {
+      const size_t home = items_.home(input.value);
+      if (home == p ||
+          (home == kEverywhere && items_.is_read_at(input.value, p))) {
         const ValueId mine = add(p, input.value);
         position.block.function.inputs.push_back(input);
         position.block.function.inputs.back().value = mine;
       }
     }
-  }
-
-  bool is_read_at(ValueId value, size_t p) const {
-    for (const size_t reader : readers_[index(value)]) {
-      const size_t position = position_of_item(items_[reader]);
-      if (position == p || (position == kEverywhere &&
-                            first_unit_that_reads(reader, p) != SIZE_MAX)) {
-        return true;
-      }
-    }
-    return is_known_to_all(value);
-  }
-
-  // The loss, and what else the model returns, is returned by all ranks.
-  bool is_known_to_all(ValueId value) const {
-    return std::any_of(
-        block_.function.outputs.begin(),
-        block_.function.outputs.end(),
-        [&](const Output& output) {
-          return output.value == value && (output.kind == OutputKind::Loss ||
-                                           output.kind == OutputKind::Extra);
-        });
   }
 
   ValueId add(size_t p, ValueId value) {
@@ -423,7 +140,7 @@ class PipelineStep {
 
   void send_inputs(size_t p) {
     for (const Input& input : block_.function.inputs) {
-      if (home_[index(input.value)] == p) {
+      if (items_.home(input.value) == p) {
         send(p, input.value);
       }
     }
@@ -433,7 +150,7 @@ class PipelineStep {
   void send(size_t p, ValueId value) {
     const Position& position = positions_[p];
     for (size_t other = 0; other < positions_.size(); ++other) {
-      if (other == p || !is_read_at(value, other)) {
+      if (other == p || !items_.is_read_at(value, other)) {
         continue;
       }
       const ValueId sent = emitter_at(p).start_send(
@@ -498,16 +215,17 @@ class PipelineStep {
     bool is_left = false;
     for (size_t p = 0; p < positions_.size(); ++p) {
       Position& position = positions_[p];
-      while (position.next < position.items.size() &&
+      const size_t count = items_.at(p).size();
+      while (position.next < count &&
              position.done_ahead.erase(position.next) > 0) {
         ++position.next;
       }
-      if (position.next == position.items.size()) {
+      if (position.next == count) {
         continue;
       }
       is_left = true;
       if ((best == kNobody || position.clock < positions_[best].clock) &&
-          is_ready(p, items_[position.items[position.next]])) {
+          is_ready(p, items_.item(items_.at(p)[position.next]))) {
         best = p;
       }
     }
@@ -522,9 +240,9 @@ class PipelineStep {
     // The schedule cannot be kept.
     for (size_t p = 0; p < positions_.size(); ++p) {
       Position& position = positions_[p];
-      for (size_t i = position.next; i < position.items.size(); ++i) {
+      for (size_t i = position.next; i < items_.at(p).size(); ++i) {
         if (!position.done_ahead.contains(i) &&
-            is_ready(p, items_[position.items[i]])) {
+            is_ready(p, items_.item(items_.at(p)[i]))) {
           run(p, i);
           position.done_ahead.insert(i);
           return true;
@@ -536,7 +254,7 @@ class PipelineStep {
 
   void run(size_t p, size_t number) {
     Position& position = positions_[p];
-    const Item& item = items_[position.items[number]];
+    const Item& item = items_.item(items_.at(p)[number]);
     for (const ValueId value : item.reads) {
       take_mail(p, value);
     }
@@ -554,7 +272,7 @@ class PipelineStep {
       position.clock +=
           static_cast<double>(staged_.flops[index(item.origin.node)]);
     }
-    if (position_of_item(item) != kEverywhere) {
+    if (items_.position_of(item) != kEverywhere) {
       for (const ValueId made : item.makes) {
         send(p, made);
       }
@@ -716,9 +434,9 @@ class PipelineStep {
   void finish_outputs(size_t p) {
     Position& position = positions_[p];
     for (const Output& output : block_.function.outputs) {
-      const size_t home = home_[index(output.value)];
+      const size_t home = items_.home(output.value);
       if (home != p && !(home == kEverywhere && p == 0) &&
-          !is_known_to_all(output.value)) {
+          !items_.is_known_to_all(output.value)) {
         continue;
       }
       take_mail(p, output.value);
@@ -735,11 +453,7 @@ class PipelineStep {
   const StagedStep& staged_;
   const Block& block_;
   const int64_t rank_;
-  std::vector<Item> items_;
-  // By value of the block.
-  std::vector<size_t> made_by_;
-  std::vector<size_t> home_;
-  std::vector<std::vector<size_t>> readers_;
+  const StagedItems items_;
   std::vector<Position> positions_;
   // How many messages have been sent.
   size_t messages_ = 0;

@@ -56,7 +56,7 @@ def even(tmp_path_factory):
     return get
 
 
-# By the schedule: how many stages a position has, and idle units beside so many of work a micro-batch (docs/schedules.md).
+# By the schedule: how many stages a position has, and idle units beside so many of work (docs/schedules.md).
 CLOSED_FORMS = {
     "gpipe": (1, lambda p, m: (p - 1, m)),
     "1f1b": (1, lambda p, m: (p - 1, m)),
