@@ -245,13 +245,14 @@ class Expansion {
   }
 
   void cut_stages() {
-    plan_.schedule = parallel_.schedule;
+    if (parallel_.own_schedule) {
+      plan_.own_schedule = first_micro_batches(
+          *parallel_.own_schedule, axis_size(plan_.time, kMicroAxis));
+    } else {
+      plan_.schedule = parallel_.schedule;
+    }
     if (parallel_.pipeline > 1) {
-      plan_.stages = balanced_stages(
-          step_,
-          parallel_.stages > 0
-              ? parallel_.stages
-              : parallel_.pipeline * stages_per_position(parallel_.schedule));
+      plan_.stages = balanced_stages(step_, stage_count(parallel_));
     }
   }
 
