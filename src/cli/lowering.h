@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -34,6 +35,8 @@ void add_plan_flags(
 Plan load_plan(const PlanFlags& flags, const Graph& graph);
 // How many ranks the plan is for, without a graph.
 int64_t rank_count(const PlanFlags& flags);
+// As of plan/rank_names.h, without a graph.
+std::vector<std::string> rank_names(const PlanFlags& flags);
 
 struct LoweringFlags {
   // A model as in load_model.h, or FILE.program.

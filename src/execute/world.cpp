@@ -87,8 +87,7 @@ std::vector<ProcessId> introduce(
         deadline - Clock::now());
     WEFT_CHECK_USER(
         comes(store, key(rank), std::max(left, kEager)),
-        "rank ",
-        rank,
+        rank_name(rendezvous, rank),
         " did not come to ",
         rendezvous.host,
         ":",
@@ -210,6 +209,14 @@ class StoreWorld : public World {
     watch_.tell(std::move(doing));
   }
 
+  void name_ranks(std::vector<std::string> names) override {
+    watch_.name_ranks(std::move(names));
+  }
+
+  std::string rank_name(int64_t rank) const override {
+    return watch_.rank_name(rank);
+  }
+
  private:
   const ProcessId& process(int64_t rank) const {
     return processes_[static_cast<size_t>(rank)];
@@ -313,8 +320,7 @@ std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
     throw UserError(store_does_not_answer(rendezvous));
   } catch (const c10::Error& error) {
     throw UserError(
-        cat("rank ",
-            rendezvous.rank,
+        cat(rank_name(rendezvous, rendezvous.rank),
             " did not find the other ranks at ",
             rendezvous.host,
             ":",
