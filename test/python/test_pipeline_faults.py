@@ -24,20 +24,20 @@ def base(tmp_path_factory):
     graph = folder / "tiny.graph"
     command = [WEFT, "capture", f"{GPT}:tiny", "--set", "layers=4", "-o", graph, "--python", sys.executable]
     subprocess.run(command, check=True)
-    return [graph, "--data", make_text(folder / "data"), "--steps", STEPS, "--save-every", SAVE_EVERY]
+    return [graph, "--data", make_text(folder / "data"), "--save-every", SAVE_EVERY]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(base, tmp_path_factory):
     """The losses of one rank that nothing happened to."""
     output = tmp_path_factory.mktemp("undisturbed") / "run"
-    status, _, err = finish(base, output)
+    status, _, err = finish([*base, *words("")], output)
     assert status == 0, err
     return losses(output)
 
 
-def words(text):
-    return ["--parallel", text]
+def words(text, steps=STEPS):
+    return ["--steps", steps, *(["--parallel", text] if text else [])]
 
 
 def check_same(output, undisturbed):
@@ -77,7 +77,7 @@ def test_a_killed_stage_is_named_and_the_run_resumes(base, undisturbed, tmp_path
     output = tmp_path / "run"
     kill_one(base, output, how, rank, name, random.randint(SAVE_EVERY + 2, STEPS // 2))
     assert checkpoints(output), "nothing was saved before"
-    status, _, err = finish([*base, "--resume", *(words(then) if then else [])], output)
+    status, _, err = finish([*base, "--resume", *words(then)], output)
     assert status == 0, err
     check_same(output, undisturbed)
 
@@ -92,13 +92,13 @@ def test_stages_killed_at_many_moments(base, undisturbed, tmp_path, seed):
     output = tmp_path / "run"
     kill_one(base, output, how, rank, f"stage {rank}", choice.randint(SAVE_EVERY + 2, STEPS - 20))
     then = choice.choice([how, f"pipeline={6 - stages},micro-batches=2", "data=2", ""])
-    status, _, err = finish([*base, "--resume", *(words(then) if then else [])], output)
+    status, _, err = finish([*base, "--resume", *words(then)], output)
     assert status == 0, err
     check_same(output, undisturbed)
 
 
 def test_a_stopped_stage_is_named_with_what_it_did(base, tmp_path):
-    arguments = [*base, "--steps", 1_000_000, *words("pipeline=4,micro-batches=4")]
+    arguments = [*base, *words("pipeline=4,micro-batches=4", steps=1_000_000)]
     with Run(arguments, tmp_path / "run", WEFT_STALL_SECONDS=3) as run:
         run.wait_for_step(SAVE_EVERY)
         # Ranks tell what they do about once a second.
@@ -142,6 +142,7 @@ def test_a_stage_that_never_comes_is_named(base, tmp_path):
     """As where machines are started one by one: each rank by itself, and one is forgotten."""
     where = {"WORLD_SIZE": 4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WEFT_TIMEOUT_SECONDS": 3}
     since = time.monotonic()
+    said = set()
     processes = [
         subprocess.Popen(
             [*map(str, [WEFT, "train", *base, *words("pipeline=4,micro-batches=4"), "--output", tmp_path / "run"])],
@@ -156,4 +157,6 @@ def test_a_stage_that_never_comes_is_named(base, tmp_path):
         _, err = process.communicate(timeout=END_SECONDS)
         assert process.returncode == 2, err
         assert "stage 2 (rank 2) did not come to 127.0.0.1:" in err
+        said.add(err)
+    assert len(said) == 1, "ranks say different things"
     assert time.monotonic() - since < END_SECONDS
