@@ -7,10 +7,14 @@ import pathlib
 import subprocess
 import sys
 
+import gpt
 import pipeline_script
 import pytest
 import torch
 import weft
+from lockstep import Step
+from safetensors.torch import load_file, save_file
+from training_runs import WEFT, environment, make_text, train_tiny
 
 
 def torchrun(ranks, *command):
@@ -103,3 +107,37 @@ def test_a_program_in_cpp(root, ranks, words):
         numbers.append([float(line.split()[-1]) for line in said.splitlines()])
     assert len(numbers[0]) == 6
     assert numbers[1] == pytest.approx(numbers[0], rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    "words", ["pipeline=2,micro-batches=2", "pipeline=2,data=2,zero=2,schedule=zb-h1,micro-batches=2"]
+)
+def test_accumulated_batches_of_weft_train(tmp_path, words):
+    more = ["--accumulate", "3", "--clip-norm", "0.5"]
+    text = make_text(tmp_path / "text")
+    expected = train_tiny("gpt", text, tmp_path / "one", *more, steps=3)
+    got = train_tiny("gpt", text, tmp_path / "run", *more, "--parallel", words, steps=3)
+    assert list(got.values()) == pytest.approx(list(expected.values()), rel=2e-6)
+
+
+def test_weft_run_writes_what_all_stages_return(tmp_path):
+    """A gradient is where its stage is, and all of them come out."""
+    step = Step(*gpt.tiny(), name="tiny")
+    (tmp_path / "step.graph").write_text(str(step.graph))
+    inputs = {}
+    for (kind, key), value in zip(step.graph.inputs("step"), step.inputs, strict=True):
+        if kind != "constant":
+            inputs[f"{kind}/{key}"] = value.contiguous().clone()
+    save_file(inputs, tmp_path / "inputs.safetensors")
+    found = []
+    for words in ([], ["--parallel", "pipeline=2,data=2,zero=2,micro-batches=2"]):
+        out = tmp_path / f"out{len(found)}.safetensors"
+        command = [WEFT, "run", "step.graph", "--inputs", "inputs.safetensors", "--outputs", out, *words]
+        subprocess.run(command, check=True, cwd=tmp_path, env=environment(), timeout=120)
+        found.append(load_file(out))
+    assert found[0].keys() == found[1].keys()
+    assert any(name.startswith("gradient/") for name in found[0])
+    for name, tensor in found[0].items():
+        if name.startswith(("gradient/", "loss")):
+            scale = max(tensor.abs().max().item(), 1e-3)
+            assert (tensor - found[1][name]).abs().max().item() <= 1e-5 * scale, name
