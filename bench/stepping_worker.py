@@ -11,7 +11,9 @@ import time
 import warnings
 
 import torch
-from arms import PEERS, RANK, RANKS, by_weft, compiled, ddp, eager, make
+import weft
+from arms import PEERS, RANK, RANKS, by_weft, compiled, ddp, eager, make, meet
+from piping_arms import torch_pipeline, weft_pipeline
 from test_profile import measured_peak_bytes
 from weft import _weft
 from weft.capture import batch_tensors
@@ -93,16 +95,58 @@ def measure_sharing(task):
     """One peer and Weft under `words`, by turns."""
     trainer, batch = by_weft(task)
     arms = {task["peer"]: PEERS[task["peer"]](task), "weft": lambda: trainer.step(batch)}
+    result = by_turns(arms, task)
+    result["program"] = trainer._core.program(batch_tensors(batch))
+    result["hidden"] = hidden_of(trainer, batch, task["repeats"])
+    return result
+
+
+def by_turns(arms, task):
+    """The median of every arm's steps."""
     for step in arms.values():
         seconds(step, 2)
     taken = {name: [] for name in arms}
     for _ in range(task["repeats"]):
         for name, step in arms.items():
             taken[name] += seconds(step, task["steps"])
-    result = {name: statistics.median(values) for name, values in taken.items()}
-    result["program"] = trainer._core.program(batch_tensors(batch))
-    result["hidden"] = hidden_of(trainer, batch, task["repeats"])
-    return result
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def stepper(trainer, batch):
+    return lambda: trainer.step(batch)
+
+
+def measure_piping(task):
+    """Pipelines by torch and by Weft, with the same cut and with Weft's own, by turns."""
+    meet(task)
+    count = task["micro_batches"]
+    arms, trainers = {}, {}
+    for schedule, cuts in task["cuts"].items():
+        arms[f"torch {schedule}"] = torch_pipeline(task, schedule, cuts)
+        words = f"pipeline={RANKS},schedule={schedule},micro-batches={count}"
+        trainers[f"layers {schedule}"] = weft_pipeline(task, words, cuts)
+    for schedule in task["others"]:
+        words = f"pipeline={RANKS},schedule={schedule},micro-batches={count}"
+        trainers[f"weft {schedule}"] = weft_pipeline(task, words)
+    arms |= {name: stepper(*made) for name, made in trainers.items()}
+    return {"seconds": by_turns(arms, task), "programs": programs_of(trainers)}
+
+
+def programs_of(trainers):
+    return {name: trainer._core.program(batch_tensors(batch)) for name, (trainer, batch) in trainers.items()}
+
+
+def measure_slicing(task):
+    """Pipelines by Weft under words, by turns. An arm whose words are refused is left out, with the reason."""
+    meet(task)
+    trainers, refused = {}, {}
+    for name, words in task["arms"].items():
+        try:
+            trainers[name] = weft_pipeline(task, words)
+        except weft.UserError as error:
+            refused[name] = str(error)
+    arms = {name: stepper(*made) for name, made in trainers.items()}
+    return {"seconds": by_turns(arms, task), "programs": programs_of(trainers), "refused": refused}
 
 
 def measure_sharing_memory(task):
@@ -154,6 +198,8 @@ def main():
         "sharing": measure_sharing,
         "sharing_memory": measure_sharing_memory,
         "memory": measure_memory,
+        "piping": measure_piping,
+        "slicing": measure_slicing,
     }
     result = measure[task["what"]](task)
     if RANK == 0:

@@ -20,6 +20,7 @@ std::shared_ptr<TrainerHandle> make_trainer(
     const CaptureFunction& capture, const py::dict& options) {
   TrainerHandleOptions chosen;
   chosen.plan = options["plan"].cast<std::string>();
+  chosen.plan_source = options["plan_source"].cast<std::string>();
   chosen.parallel = options["parallel"].cast<std::string>();
   chosen.trainer.seed = options["seed"].cast<uint64_t>();
   chosen.trainer.budget_bytes = options["budget_bytes"].cast<int64_t>();
@@ -57,15 +58,21 @@ at::Tensor keeping(
       tensor.options());
 }
 
-// Where the rank's pieces lie: (kind, names, tensor, whether it is whole).
-py::list residents(const std::shared_ptr<TrainerHandle>& self) {
+// What the steps keep, the same list on every rank: (kind, names, the tensor if
+// this rank has all of it, whether all ranks do).
+py::list kept(const std::shared_ptr<TrainerHandle>& self) {
   py::list out;
-  for (const Trainer::Resident& each : self->trainer().residents()) {
+  const Trainer& trainer = self->trainer();
+  for (const Trainer::Kept& each : trainer.kept()) {
+    const Trainer::Resident* mine =
+        trainer.find_resident(resident_name(each.input));
+    const bool is_mine =
+        mine != nullptr && is_whole(mine->layout, trainer.mesh());
     out.append(py::make_tuple(
         std::string(name(each.input.kind)),
         each.input.keys,
-        keeping(self, each.tensor),
-        is_whole(each.layout, self->trainer().mesh())));
+        is_mine ? std::optional(keeping(self, mine->tensor)) : std::nullopt,
+        is_everywhere(each.holding, trainer.mesh())));
   }
   return out;
 }
@@ -105,7 +112,8 @@ void bind_trainer(py::module_& module) {
       .def("evaluate", &TrainerHandle::evaluate, Release())
       .def("gradients", &TrainerHandle::gradients, Release())
       .def_property_readonly("loss_scale", &TrainerHandle::loss_scale)
-      .def("residents", &residents)
+      .def("kept", &kept)
+      .def("names_of_first", &TrainerHandle::names_of_first, Release())
       .def("fill", &TrainerHandle::fill, Release())
       .def("whole", &TrainerHandle::whole, Release())
       .def("save", &TrainerHandle::save, Release())

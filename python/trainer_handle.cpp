@@ -6,8 +6,11 @@
 #include "checkpoint/checkpoint.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
+#include "plan/rank_names.h"
 #include "train/saving.h"
 #include "train/state_store.h"
+
+#include <ATen/ops/empty.h>
 
 #include <cmath>
 #include <filesystem>
@@ -43,6 +46,21 @@ std::shared_ptr<World> world_of(const Rendezvous& rendezvous) {
 // The one whose doings the other ranks are told.
 const TrainerHandle* watched = nullptr;
 
+// How messages call the ranks; empty: by their numbers.
+std::vector<std::string> rank_names_of(
+    const TrainerHandleOptions& options, int64_t ranks) {
+  std::vector<std::string> names;
+  if (!options.plan.empty()) {
+    names = rank_names(parse_plan(options.plan, options.plan_source));
+  } else if (!options.parallel.empty()) {
+    names = rank_names(parse_parallel(options.parallel, "parallel"));
+  }
+  // A plan for another number of them is told of later.
+  return static_cast<int64_t>(names.size()) == ranks
+             ? names
+             : std::vector<std::string>();
+}
+
 // The checkpoint that the path means; none when it is no checkpoint.
 std::optional<std::string> checkpoint_at(const std::string& path) {
   if (!std::filesystem::is_directory(path)) {
@@ -57,8 +75,9 @@ std::optional<std::string> checkpoint_at(const std::string& path) {
 }  // namespace
 
 TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
-  if (const auto rendezvous = rendezvous_from_environment();
+  if (auto rendezvous = rendezvous_from_environment();
       rendezvous && rendezvous->size > 1) {
+    rendezvous->rank_names = rank_names_of(options, rendezvous->size);
     options.trainer.rank = rendezvous->rank;
     options.trainer.ranks = rendezvous->size;
     world_ = world_of(*rendezvous);
@@ -71,19 +90,15 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
       options.plan.empty() || options.parallel.empty(),
       "plan and parallel both say how to run: give one of them");
   PlanSource plans = [text = options.plan,
+                      source = options.plan_source,
                       words = options.parallel,
                       ranks = options.trainer.ranks](const Graph& graph) {
     if (text.empty() && words.empty()) {
       return expand({.data = ranks}, graph);
     }
     Plan plan = text.empty() ? expand(parse_parallel(words, "parallel"), graph)
-                             : forward_plan(parse_plan(text, "plan"), graph);
+                             : forward_plan(parse_plan(text, source), graph);
     verify_ranks(plan, ranks);
-    WEFT_CHECK_USER(
-        plan.stages.empty(),
-        "a script's model is whole on every rank, and a pipeline keeps "
-        "parameters in their stages: train it by `weft train MODEL --parallel "
-        "...`, or leave out pipeline (micro-batches may stay)");
     return plan;
   };
   trainer_ = std::make_unique<Trainer>(
@@ -148,57 +163,68 @@ NamedTensors TrainerHandle::gradients() {
       trainer_->options().keep_gradients && last_ != nullptr,
       "no gradients were kept: give keep_gradients=True, and make a step");
   NamedTensors gradients;
-  const Block& block = last_->executor->block();
-  const std::vector<Output>& outputs = block.function.outputs;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].kind != OutputKind::Gradient) {
+  const std::vector<Output>& outputs =
+      last_->executor->block().function.outputs;
+  for (const HeldOutput& each : held_outputs(last_->program)) {
+    if (each.kind != OutputKind::Gradient) {
       continue;
     }
-    const Layout& layout = block.layouts[index(outputs[i].value)];
-    const at::Tensor piece = last_->executor->outputs()[i];
+    at::Tensor piece;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].kind == each.kind && outputs[i].key == each.key) {
+        piece = last_->executor->outputs()[i];
+      }
+    }
     gradients.emplace_back(
-        outputs[i].key,
-        is_whole(layout, trainer_->mesh())
+        each.key,
+        is_everywhere(each.holding, trainer_->mesh())
             ? piece.clone()
-            : gather_whole(everybody(), piece, layout, trainer_->mesh()));
+            : gather_whole(
+                  *everybody(), piece, each.holding, trainer_->mesh()));
   }
   return gradients;
 }
 
-const Trainer::Resident& TrainerHandle::resident(
-    const std::string& name) const {
-  const Trainer::Resident* found = trainer_->find_resident(name);
-  WEFT_CHECK(found != nullptr, "no step has ", name);
-  return *found;
-}
-
-Communicator& TrainerHandle::everybody() {
-  if (!everybody_) {
+Communicator* TrainerHandle::everybody() {
+  if (!everybody_ && world_) {
     std::vector<int64_t> all(static_cast<size_t>(trainer_->options().ranks));
     std::iota(all.begin(), all.end(), 0);
     everybody_ = world_->group(all);
   }
-  return *everybody_;
+  return everybody_.get();
+}
+
+std::vector<std::string> TrainerHandle::names_of_first(
+    const std::vector<std::string>& names) {
+  if (!world_) {
+    return names;
+  }
+  return nlohmann::json::parse(world_->tell_all(nlohmann::json(names).dump()));
 }
 
 void TrainerHandle::fill(
-    const std::string& name, const at::Tensor& whole, bool from_first) {
-  const Trainer::Resident& into = resident(name);
-  at::Tensor values = whole;
-  if (from_first && world_ && whole.numel() > 0) {
-    values = whole.detach().clone(at::MemoryFormat::Contiguous);
-    everybody().broadcast(values, 0)->wait();
+    const std::string& name,
+    const std::optional<at::Tensor>& whole,
+    bool from_first) {
+  const Trainer::Kept* kept = trainer_->find_kept(name);
+  WEFT_CHECK(kept != nullptr, "no step has ", name);
+  const TensorType& type = kept->holding.whole;
+  at::Tensor values = whole ? whole->detach() : at::Tensor();
+  if (from_first && world_ && element_count(type) > 0) {
+    const at::ScalarType dtype = scalar_type_of(type.dtype);
+    values = whole ? values.to(dtype, false, true, at::MemoryFormat::Contiguous)
+                   : at::empty(type.sizes, dtype);
+    everybody()->broadcast(values, 0)->wait();
   }
-  into.tensor.copy_(piece_of_tensor(
-      values, into.layout, trainer_->mesh(), trainer_->options().rank));
+  const Trainer::Resident* into = trainer_->find_resident(name);
+  if (into != nullptr && values.defined()) {
+    into->tensor.copy_(piece_of_tensor(
+        values, into->layout, trainer_->mesh(), trainer_->options().rank));
+  }
 }
 
 at::Tensor TrainerHandle::whole(const std::string& name) {
-  const Trainer::Resident& mine = resident(name);
-  return is_whole(mine.layout, trainer_->mesh())
-             ? mine.tensor
-             : gather_whole(
-                   everybody(), mine.tensor, mine.layout, trainer_->mesh());
+  return whole_tensor(*trainer_, everybody(), name);
 }
 
 std::string TrainerHandle::save(

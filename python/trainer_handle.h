@@ -24,6 +24,8 @@ struct TrainerHandleOptions {
   TrainerOptions trainer;
   // Text; empty: what `parallel` says.
   std::string plan;
+  // Where the text is from, for messages and for the files that it names.
+  std::string plan_source = "plan";
   // Words as in plan/parallel.h; empty: each rank takes a part of the batch.
   std::string parallel;
   std::optional<LossScaleOptions> loss_scale;
@@ -58,11 +60,17 @@ class TrainerHandle {
   // 1 without loss scaling.
   double loss_scale() const { return scale_ ? scale_->scale() : 1; }
 
-  // Puts the rank's piece of `whole` into the resident of that name. With
-  // `from_first`, of rank 0's `whole`.
-  void fill(const std::string& name, const at::Tensor& whole, bool from_first);
-  // The resident itself when the rank holds all of it; else put together from
-  // all ranks.
+  // Puts the rank's piece of `whole` into what the steps keep of that name, if
+  // this rank keeps any. With `from_first`, of rank 0's `whole`, which is then
+  // the only one that must be there; all ranks must call it.
+  void fill(
+      const std::string& name,
+      const std::optional<at::Tensor>& whole,
+      bool from_first);
+  // What rank 0 gives; all ranks must call it.
+  std::vector<std::string> names_of_first(
+      const std::vector<std::string>& names);
+  // whole_tensor of state_store.h.
   at::Tensor whole(const std::string& name);
 
   // A checkpoint FOLDER/step-N with everything that is resident, the loss scale
@@ -86,8 +94,8 @@ class TrainerHandle {
   Loaded load(const std::string& path);
 
  private:
-  const Trainer::Resident& resident(const std::string& name) const;
-  Communicator& everybody();
+  // Of all ranks; nullptr for one rank.
+  Communicator* everybody();
 
   std::shared_ptr<World> world_;
   std::unique_ptr<Communicator> everybody_;

@@ -36,7 +36,9 @@ def parallelize(
     The batch of a step is the whole batch, on every rank; each rank takes its
     part. Batches have the structure of `example_batch`; shapes may differ. The
     model's parameters and buffers and the optimizer's state are those of the
-    steps, which change them in place; they start from those of rank 0.
+    steps, which change them in place; they start from those of rank 0. Where the
+    ranks share them (zero=3, tensor=2, pipeline=2), the script's copies are
+    brought up to date by `state_dict` and `optimizer_state_dict`.
 
     `parallel` says in words how the ranks share the step, as in
     "data=2,tensor=2,zero=1" (docs/parallel.md); `plan` says it value by value,
@@ -53,6 +55,7 @@ def parallelize(
     options = {
         "parallel": parallel,
         "plan": pathlib.Path(plan).read_text() if isinstance(plan, os.PathLike) else plan,
+        "plan_source": os.fspath(plan) if isinstance(plan, os.PathLike) else "plan",
         "precision": precision,
         "clip_norm": clip_norm,
         "accumulate": accumulate,
@@ -127,14 +130,17 @@ class Trainer:
         return self._core.evaluate(tensors, self._calls)
 
     def state_dict(self) -> dict:
-        """The model's, whole on every rank."""
+        """The model's, whole on every rank; the model itself is whole from then on, until the next step."""
         self._gather_model()
         return self.model.state_dict()
 
     def optimizer_state_dict(self) -> dict:
         """The optimizer's, whole on every rank."""
-        for name, parameter, key in self._split_states:
-            self.optimizer.state[parameter][key] = self._core.whole(name)
+        for name, parameter, key, tensor, is_everywhere in self._kept_states:
+            if not is_everywhere:
+                whole = self._core.whole(name)
+                if tensor is None:
+                    self.optimizer.state[parameter][key] = self._seen[name] = whole
         return self.optimizer.state_dict()
 
     def save(self, folder, *, extra=None, keep=0) -> str:
@@ -209,51 +215,66 @@ class Trainer:
             raise UserError("the optimizer has another number of parameter groups than before: call parallelize again")
 
     def _gather_model(self):
-        for name, mine, _ in self._split_tensors:
-            mine.data.copy_(self._core.whole(name))
+        for name, mine, tensor, is_everywhere in self._kept:
+            if not is_everywhere:
+                whole = self._core.whole(name)
+                if tensor is None:
+                    mine.data.copy_(whole)
 
     def _find_tensors(self):
-        """What the steps hold, beside what the script holds."""
+        """What the steps keep, beside what the script holds: the same lists on every rank.
+
+        A tensor of which this rank has all is the script's own from now on. Of the others it has a piece or, in a
+        pipeline, nothing: the script's copy is as old as the last `state_dict`.
+        """
         parameters = dict(self.model.named_parameters())
         held = {**parameters, **dict(self.model.named_buffers())}
-        # (name, the model's tensor, the steps' tensor), and those of which this rank holds a piece.
-        self._held_tensors, self._split_tensors = [], []
-        # (name, parameter, key in its state, the steps' tensor), likewise.
-        self._held_states, self._split_states = [], []
-        for kind, names, tensor, is_whole in self._core.residents():
+        # (name, the model's tensor, the steps' tensor or None, whether all ranks have all of it).
+        self._kept = []
+        # (name, parameter, key in its state, the steps' tensor or None, likewise).
+        self._kept_states = []
+        for kind, names, tensor, is_everywhere in self._core.kept():
             name = f"{kind}/{names[0]}"
             if kind != "state":
-                (self._held_tensors if is_whole else self._split_tensors).append((name, held[names[0]], tensor))
+                self._kept.append((name, held[names[0]], tensor, is_everywhere))
                 continue
             of, _, key = names[0].rpartition(".")
-            if key == "gradient":  # a sum that accumulation keeps
-                continue
-            if is_whole:
-                self._held_states.append((name, parameters[of], key, tensor))
-            else:
-                self._split_states.append((name, parameters[of], key))
+            if key != "gradient":  # a sum that accumulation keeps
+                self._kept_states.append((name, parameters[of], key, tensor, is_everywhere))
+        # By name, the script's copy that the steps know of: of a tensor its last writing, of a state the object.
+        self._seen = {}
 
     def _take_in(self, from_first=False):
         """What the script has put in place of the steps' tensors goes into them, which take its place."""
         fill = self._core.fill
-        for name, mine, tensor in self._held_tensors:
-            if mine.data_ptr() != tensor.data_ptr() or tensor.numel() == 0:
+        for name, mine, tensor, _ in self._kept:
+            if tensor is not None:
+                if from_first or mine.data_ptr() != tensor.data_ptr() or tensor.numel() == 0:
+                    fill(name, mine.detach(), from_first)
+                    mine.data = tensor
+            elif from_first or self._seen[name] != (mine._version, mine.data_ptr()):
                 fill(name, mine.detach(), from_first)
-                mine.data = tensor
+                self._seen[name] = (mine._version, mine.data_ptr())
         # SGD with dampening only has to know whether its first step is over.
         past = {parameter for parameter, state in self.optimizer.state.items() if state}
-        for name, parameter, key, tensor in self._held_states:
-            state = self.optimizer.state[parameter]
-            if state.get(key) is not tensor:
-                missing = torch.ones_like(tensor) if key == "step" and parameter in past else tensor
-                fill(name, missing if state.get(key) is None else torch.as_tensor(state[key]), from_first)
-                state[key] = tensor
+        given = {
+            name for name, parameter, key, _, _ in self._kept_states if key in self.optimizer.state.get(parameter, {})
+        }
         if from_first:
-            for name, mine, _ in self._split_tensors:
-                fill(name, mine.detach(), from_first)
-            for name, parameter, key in self._split_states:
-                if key in self.optimizer.state[parameter]:
-                    fill(name, torch.as_tensor(self.optimizer.state[parameter][key]), from_first)
+            given = set(self._core.names_of_first(sorted(given)))
+        for name, parameter, key, tensor, _ in self._kept_states:
+            state = self.optimizer.state[parameter]
+            value = state.get(key)
+            known = self._seen.get(name) if tensor is None else tensor
+            if name in given:
+                if value is None or value is not known:
+                    fill(name, None if value is None else torch.as_tensor(value), from_first)
+            elif tensor is not None and key == "step" and parameter in past:
+                fill(name, torch.ones_like(tensor), False)
+            if tensor is None:
+                self._seen[name] = value
+            else:
+                state[key] = tensor
 
 
 def _fixed_options(optimizer):

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "plan/parallel.h"
+#include "plan/rank_names.h"
 
 #include <CLI/CLI.hpp>
 
@@ -52,6 +53,12 @@ int64_t rank_count(const PlanFlags& flags) {
   return flags.plan.empty()
              ? rank_count(parse_parallel(flags.parallel, "--parallel"))
              : rank_count(parse_plan(read_input(flags.plan), flags.plan).mesh);
+}
+
+std::vector<std::string> rank_names(const PlanFlags& flags) {
+  return flags.plan.empty()
+             ? rank_names(parse_parallel(flags.parallel, "--parallel"))
+             : rank_names(parse_plan(read_input(flags.plan), flags.plan));
 }
 
 void add_lowering_flags(CLI::App& command, LoweringFlags& flags) {

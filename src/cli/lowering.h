@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -38,6 +39,8 @@ Plan load_plan(
     const Device& device = one_core());
 // How many ranks the plan is for, without a graph.
 int64_t rank_count(const PlanFlags& flags);
+// As of plan/rank_names.h, without a graph.
+std::vector<std::string> rank_names(const PlanFlags& flags);
 
 struct LoweringFlags {
   // A model as in load_model.h, or FILE.program.

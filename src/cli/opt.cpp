@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "ops/op_page.h"
 #include "plan/plan.h"
+#include "plan/schedule.h"
 #include "program/program.h"
 #include "rewrite/graph_pass.h"
 
@@ -66,6 +67,14 @@ std::string opt_plan(const Text& text, const std::vector<std::string>& passes) {
   return print(parse_plan(text.content, text.source));
 }
 
+std::string opt_schedule(
+    const Text& text, const std::vector<std::string>& passes) {
+  refuse_passes(passes, "schedule");
+  const Schedule schedule = parse_schedule(text.content, text.source);
+  verify(schedule);
+  return print(schedule);
+}
+
 std::string opt_program(
     const Text& text, const std::vector<std::string>& passes) {
   refuse_passes(passes, "program");
@@ -78,6 +87,7 @@ constexpr Noun kNouns[] = {
     {"graph", opt_graph},
     {"cluster", opt_cluster},
     {"plan", opt_plan},
+    {"schedule", opt_schedule},
     {"program", opt_program}};
 
 const Noun& noun_of(const Text& text) {
@@ -135,7 +145,8 @@ void add_opt_command(CLI::App& app) {
       ->add_option(
           "FILE",
           options->input,
-          "A graph, cluster, plan or program; - for the standard input")
+          "A graph, cluster, plan, schedule or program; - for the standard "
+          "input")
       ->type_name("");
   command
       ->add_option("--pass", options->passes, "Passes to run, in order: a,b,c")

@@ -9,9 +9,11 @@
 #include "cluster/cluster.h"
 #include "lower/lower.h"
 #include "plan/plan_place.h"
+#include "plan/schedule.h"
 #include "program/live_bytes.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -24,7 +26,30 @@ struct PlanCommandFlags {
   // That it must fit; empty: any.
   std::string cluster;
   std::string output = "-";
+  bool draw = false;
 };
+
+// As comments before the plan, which stays a plan.
+std::string drawing(const Plan& plan) {
+  const Schedule schedule = schedule_of(plan);
+  const UnitCosts costs = drawing_costs(schedule);
+  std::string out = cat(
+      "// schedule ", schedule.name, ": one line a position of the pipeline\n");
+  for (const std::string& line : split(draw(schedule, costs), '\n')) {
+    out += line.empty() ? "" : cat("// ", line, "\n");
+  }
+  char idle[64];
+  std::snprintf(
+      idle,
+      sizeof(idle),
+      "%.1f %%",
+      100 * run_schedule(schedule, costs).idle_share);
+  return cat(
+      out,
+      "// idle ",
+      idle,
+      " of the time, if all stages take as long and transfers none\n");
+}
 
 void run_plan(const PlanCommandFlags& flags) {
   WEFT_CHECK_USER(
@@ -46,7 +71,7 @@ void run_plan(const PlanCommandFlags& flags) {
         place(plan),
         cluster->device.memory_bytes);
   }
-  write_output(flags.output, print(plan));
+  write_output(flags.output, cat(flags.draw ? drawing(plan) : "", print(plan)));
 }
 
 }  // namespace
@@ -69,13 +94,16 @@ void add_plan_command(CLI::App& app) {
   command
       ->add_option("-o,--output", flags->output, "Where to; - for the output")
       ->type_name("FILE");
+  command->add_flag(
+      "--draw", flags->draw, "Draw the schedule of the pipeline above it");
   command->footer(
       R"(What comes out can be edited, and is what --plan takes.
 
 Examples:
   weft plan gpt.py:gpt2_small --parallel data=2,tensor=2,sequence
   weft plan gpt.py:gpt2_small --parallel data=4,zero=3 -o gpt.plan
-  weft plan gpt.py:gpt2_small --plan gpt.plan --cluster 8xA100-80G)");
+  weft plan gpt.py:gpt2_small --plan gpt.plan --cluster 8xA100-80G
+  weft plan gpt.py:gpt2_small --parallel pipeline=4,schedule=zb-h1,micro-batches=8 --draw)");
   command->callback([flags] { run_plan(*flags); });
 }
 

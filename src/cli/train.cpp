@@ -168,12 +168,21 @@ void print_summary(const TrainFlags& flags, const TrainSummary& summary) {
   }
 }
 
-void train_rank(const TrainFlags& flags, const Rendezvous& rendezvous) {
+// How messages call the ranks; empty: by their numbers. A plan for another
+// number of them is told of later.
+std::vector<std::string> rank_names_of(const TrainFlags& flags, int64_t ranks) {
+  return flags.plan.is_given() && rank_count(flags.plan) == ranks
+             ? rank_names(flags.plan)
+             : std::vector<std::string>();
+}
+
+void train_rank(const TrainFlags& flags, Rendezvous rendezvous) {
   TrainOptions options = flags.options;
   options.trainer.rank = rendezvous.rank;
   options.trainer.ranks = rendezvous.size;
   std::unique_ptr<World> world;
   if (rendezvous.size > 1) {
+    rendezvous.rank_names = rank_names_of(flags, rendezvous.size);
     world = connect(rendezvous);
   }
   const std::string saved = graph_path(flags.graphs, StepKind::Train);
@@ -248,7 +257,10 @@ void start_train(const TrainFlags& flags) {
   }
   std::vector<std::string> arguments = command_line();
   arguments.insert(arguments.end(), {"--graphs", folder.path()});
-  const int status = start_ranks(flags.nproc, arguments, {.pin = flags.pin});
+  const int status = start_ranks(
+      flags.nproc,
+      arguments,
+      {.pin = flags.pin, .rank_names = rank_names_of(flags, flags.nproc)});
   if (status != 0) {
     throw CLI::RuntimeError(status);
   }

@@ -94,6 +94,10 @@ class World {
   // Tells the others what this rank does: `doing` is asked about once a second
   // by another thread. An empty function ends it.
   virtual void watch(std::function<std::string()> doing) = 0;
+  // How messages call the ranks from now on, as Rendezvous::rank_names. All
+  // ranks should call it.
+  virtual void name_ranks(std::vector<std::string> names) = 0;
+  virtual std::string rank_name(int64_t rank) const = 0;
 };
 
 // Returns when all ranks are there. Throws UserError when they do not come

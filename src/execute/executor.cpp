@@ -23,7 +23,10 @@ Executor::Executor(
     World* world,
     Arena& arena,
     uint64_t seed)
-    : program_(program), block_(block_of(program, rank)), rank_(rank) {
+    : program_(program),
+      block_(block_of(program, rank)),
+      rank_(rank),
+      world_(world) {
   ExecutorBuilder builder(program, rank, world, arena, seed, *this);
   builder.build();
 }
@@ -86,8 +89,7 @@ void Executor::run_actions(int64_t step, StepClock* clock) {
 
 void Executor::fail(size_t instruction, const std::string& why) const {
   throw UserError(
-      cat("rank ",
-          rank_,
+      cat(world_ == nullptr ? cat("rank ", rank_) : world_->rank_name(rank_),
           ", step ",
           step_.load(),
           ", instruction ",

@@ -83,6 +83,7 @@ class Executor {
   const Program& program_;
   const Block& block_;
   const int64_t rank_;
+  const World* const world_;
   MemoryMeter meter_;
   // Where in the arena what no kernel writes ends: the batch, and what
   // transfers bring.

@@ -208,7 +208,11 @@ class Ranks {
       if (exit_code(status) != 0 && failed_ == 0) {
         failed_ = exit_code(status);
         deadline_ = Clock::now() + std::chrono::seconds(options_.grace_seconds);
-        std::cerr << cat("weft: rank ", ended, " ", ending(status), "\n")
+        const std::string name =
+            options_.rank_names.empty()
+                ? cat("rank ", ended)
+                : options_.rank_names.at(static_cast<size_t>(ended));
+        std::cerr << cat("weft: ", name, " ", ending(status), "\n")
                   << std::flush;
       }
     }

@@ -17,6 +17,8 @@ struct StartOptions {
   // How long the other ranks have to say what they miss and to leave, after one
   // failed.
   int64_t grace_seconds = 30;
+  // What messages call the ranks; empty: "rank 5".
+  std::vector<std::string> rank_names = {};
 };
 
 // Runs this program again with `arguments` as `ranks` processes that find each

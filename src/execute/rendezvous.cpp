@@ -73,6 +73,12 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   return rendezvous;
 }
 
+std::string rank_name(const Rendezvous& rendezvous, int64_t rank) {
+  return rendezvous.rank_names.empty()
+             ? cat("rank ", rank)
+             : rendezvous.rank_names.at(static_cast<size_t>(rank));
+}
+
 std::string store_does_not_answer(const Rendezvous& rendezvous) {
   return cat(
       "the store at ",
@@ -81,7 +87,8 @@ std::string store_does_not_answer(const Rendezvous& rendezvous) {
       rendezvous.port,
       " does not answer: ",
       rendezvous.has_agent ? "the process that started the ranks is gone"
-                           : "rank 0, which keeps it, is gone or stopped");
+                           : cat(rank_name(rendezvous, 0),
+                                 ", which keeps it, is gone or stopped"));
 }
 
 }  // namespace weft

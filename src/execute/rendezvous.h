@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace weft {
 
@@ -27,7 +28,11 @@ struct Rendezvous {
   int64_t stall_seconds = 20;
   // How long to wait for a rank that moves on; and for all ranks to come.
   int64_t timeout_seconds = 300;
+  // How messages call the ranks, such as "stage 2 (rank 5)"; empty: "rank 5".
+  std::vector<std::string> rank_names = {};
 };
+
+std::string rank_name(const Rendezvous& rendezvous, int64_t rank);
 
 // From the variables that torchrun and weft itself set: RANK, WORLD_SIZE,
 // MASTER_ADDR, MASTER_PORT, and WEFT_STALL_SECONDS and WEFT_TIMEOUT_SECONDS if

@@ -129,12 +129,11 @@ class Run {
   void write_outputs() {
     std::vector<TensorFileEntry> entries;
     std::vector<at::Tensor> tensors;
-    for (size_t i = 0; i < function().outputs.size(); ++i) {
-      const Output& output = function().outputs[i];
+    for (const HeldOutput& output : held_outputs(program_)) {
       const std::string name =
           output.key.empty() ? std::string(weft::name(output.kind))
                              : cat(weft::name(output.kind), "/", output.key);
-      const at::Tensor tensor = whole(output.value, executor_.outputs()[i]);
+      const at::Tensor tensor = whole(output);
       if (rank_ == 0) {
         tensors.push_back(tensor.contiguous());
         entries.push_back({name, type_of(tensors.back())});
@@ -151,8 +150,15 @@ class Run {
     }
   }
 
-  at::Tensor whole(ValueId value, const at::Tensor& mine) {
-    if (is_whole(layout(value), program_.mesh)) {
+  at::Tensor whole(const HeldOutput& output) {
+    at::Tensor mine;
+    for (size_t i = 0; i < function().outputs.size(); ++i) {
+      const Output& one = function().outputs[i];
+      if (one.kind == output.kind && one.key == output.key) {
+        mine = executor_.outputs()[i];
+      }
+    }
+    if (is_everywhere(output.holding, program_.mesh)) {
       return mine;
     }
     if (!everybody_) {
@@ -160,7 +166,7 @@ class Run {
       std::iota(all.begin(), all.end(), 0);
       everybody_ = world_->group(all);
     }
-    return gather_whole(*everybody_, mine, layout(value), program_.mesh);
+    return gather_whole(*everybody_, mine, output.holding, program_.mesh);
   }
 
   const Program& program_;

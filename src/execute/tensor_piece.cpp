@@ -74,27 +74,39 @@ bool is_whole(const Layout& layout, const Mesh& mesh) {
 at::Tensor gather_whole(
     Communicator& everybody,
     const at::Tensor& piece,
-    const Layout& layout,
+    const Holding& holding,
     const Mesh& mesh) {
-  if (is_whole(layout, mesh)) {
+  if (is_everywhere(holding, mesh)) {
     return piece;
   }
-  const int64_t ranks = rank_count(mesh);
-  const TensorType type = type_of(piece);
   const at::Tensor whole =
-      at::empty(whole_sizes(type, layout, mesh), piece.options());
-  const TensorType whole_type = make_type(type.dtype, whole.sizes().vec());
+      at::empty(holding.whole.sizes, scalar_type_of(holding.whole.dtype));
+  if (whole.numel() == 0) {
+    return whole;
+  }
+  if (is_whole(holding.layout, mesh)) {
+    if (piece.defined()) {
+      whole.copy_(piece);
+    }
+    everybody.broadcast(whole, holding.ranks.front())->wait();
+    return whole;
+  }
   // Pieces may differ in size: each has room for the largest, rank 0's.
-  const int64_t room = element_count(local_type(whole_type, layout, mesh, 0));
-  const at::Tensor padded = at::zeros({room}, piece.options());
-  padded.narrow(0, 0, piece.numel()).copy_(piece.reshape({-1}));
-  const at::Tensor pieces = at::empty({ranks, room}, piece.options());
+  const int64_t room =
+      element_count(local_type(holding.whole, holding.layout, mesh, 0));
+  const at::Tensor padded = at::zeros({room}, whole.options());
+  if (piece.defined()) {
+    padded.narrow(0, 0, piece.numel()).copy_(piece.reshape({-1}));
+  }
+  const at::Tensor pieces =
+      at::empty({rank_count(mesh), room}, whole.options());
   everybody.all_gather(pieces, padded)->wait();
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    const TensorType theirs = local_type(whole_type, layout, mesh, rank);
+  for (const int64_t rank : holding.ranks) {
+    const TensorType theirs =
+        local_type(holding.whole, holding.layout, mesh, rank);
     const at::Tensor part =
         pieces.select(0, rank).narrow(0, 0, element_count(theirs));
-    put_piece(whole, layout, mesh, rank, part.reshape(theirs.sizes));
+    put_piece(whole, holding.layout, mesh, rank, part.reshape(theirs.sizes));
   }
   return whole;
 }

@@ -4,6 +4,7 @@
 #include "execute/communicator.h"
 #include "graph/layout.h"
 #include "graph/mesh.h"
+#include "program/holding.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -30,12 +31,13 @@ void put_piece(
 // Whether every rank has all of it.
 bool is_whole(const Layout& layout, const Mesh& mesh);
 
-// The whole tensor, from the `piece` of each rank; `piece` itself when that is
-// whole. All ranks of `everybody`, which are those of the mesh, must call it.
+// The whole tensor, from the `piece` of each rank that has one; it is undefined
+// on the others. `piece` itself when all ranks have all of it. All ranks of
+// `everybody`, which are those of the mesh, must call it.
 at::Tensor gather_whole(
     Communicator& everybody,
     const at::Tensor& piece,
-    const Layout& layout,
+    const Holding& holding,
     const Mesh& mesh);
 
 }  // namespace weft

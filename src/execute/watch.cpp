@@ -48,6 +48,7 @@ Watch::Watch(
     std::vector<ProcessId> processes)
     : rendezvous_(rendezvous),
       processes_(std::move(processes)),
+      names_(rendezvous.rank_names),
       state_(std::make_shared<State>()) {
   state_->store = std::move(store);
   state_->rank = rendezvous.rank;
@@ -76,6 +77,17 @@ Watch::~Watch() {
 void Watch::tell(std::function<std::string()> doing) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   state_->doing = std::move(doing);
+}
+
+void Watch::name_ranks(std::vector<std::string> names) {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  names_ = std::move(names);
+}
+
+std::string Watch::rank_name(int64_t rank) const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return names_.empty() ? cat("rank ", rank)
+                        : names_.at(static_cast<size_t>(rank));
 }
 
 void Watch::run(const std::shared_ptr<State>& state) {
@@ -228,8 +240,7 @@ std::string Watch::gone(const std::vector<int64_t>& missing) {
     }
     if (peer->has_left && is_missing) {
       return cat(
-          "rank ",
-          rank,
+          rank_name(rank),
           " has left while others wait for it: its own message tells why "
           "(last doing: ",
           named(peer->doing),
@@ -237,8 +248,7 @@ std::string Watch::gone(const std::vector<int64_t>& missing) {
     }
     if (is_gone(rank) && !peer->has_left) {
       return cat(
-          "rank ",
-          rank,
+          rank_name(rank),
           " is gone (last seen ",
           seconds_since(peer->heard),
           " s ago, doing ",
@@ -269,8 +279,7 @@ std::string Watch::silent() const {
             : kSilence;
     if (Clock::now() - peer.heard > patience) {
       return cat(
-          "rank ",
-          rank,
+          rank_name(rank),
           " does not answer: no sign of life for ",
           seconds_since(peer.heard),
           " s",
@@ -313,8 +322,7 @@ std::string Watch::slow(int64_t rank, double waited_seconds) const {
         "together");
   }
   return cat(
-      "rank ",
-      rank,
+      rank_name(rank),
       " is slow: it is still in ",
       named(peers()[static_cast<size_t>(rank)].doing),
       ", the others wait in ",

@@ -38,6 +38,10 @@ class Watch {
   // What this rank does, from now on; may be called from any thread.
   void tell(std::function<std::string()> doing);
 
+  // How messages call the ranks from now on (Rendezvous::rank_names).
+  void name_ranks(std::vector<std::string> names);
+  std::string rank_name(int64_t rank) const;
+
   // Returns when `done` does: it waits for at most the time it is given and
   // tells whether what is waited for has come. `missing` are the ranks that
   // have not come as far as this one knows. Throws UserError:
@@ -107,6 +111,8 @@ class Watch {
 
   const Rendezvous rendezvous_;
   const std::vector<ProcessId> processes_;
+  // By rank; guarded by the state's mutex.
+  std::vector<std::string> names_;
   const std::shared_ptr<State> state_;
   std::atomic<bool> has_failed_ = false;
   std::thread thread_;

@@ -30,6 +30,8 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 
 // How long to look again and again for a key before looking less often.
 constexpr auto kEager = std::chrono::milliseconds(20);
+// How often to ask whether another rank has given up waiting.
+constexpr auto kLookForMissing = std::chrono::milliseconds(200);
 
 void put(const Store& store, const std::string& key, const std::string& text) {
   store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
@@ -74,29 +76,49 @@ Store open_store(const Rendezvous& rendezvous, bool may_keep) {
       rendezvous.prefix, c10::make_intrusive<BoundedStore>(open, limit, stall));
 }
 
+// The rank's introduction; when it does not come in time, or another rank has
+// found one missing, all say so with the same words.
+std::string introduction_of(
+    const Store& store,
+    const Rendezvous& rendezvous,
+    int64_t rank,
+    Clock::time_point deadline) {
+  constexpr const char* kMissing = "missing";
+  const std::string key = cat("process.", rank);
+  while (!comes(store, key, kLookForMissing)) {
+    if (Clock::now() < deadline && !store->check({kMissing})) {
+      continue;
+    }
+    const std::string message =
+        cat(rank_name(rendezvous, rank),
+            " did not come to ",
+            rendezvous.host,
+            ":",
+            rendezvous.port,
+            " within ",
+            rendezvous.timeout_seconds,
+            " s: see what it says, or start it");
+    const std::vector<uint8_t> first = store->compareSet(
+        kMissing, {}, std::vector<uint8_t>(message.begin(), message.end()));
+    if (rendezvous.rank == 0 && !rendezvous.has_agent) {
+      // The store ends with this process, and the others are to read it.
+      std::this_thread::sleep_for(4 * kLookForMissing);
+    }
+    throw UserError(std::string(first.begin(), first.end()));
+  }
+  return take(store, key);
+}
+
 // Tells who this process is and returns who the others are, by rank.
 std::vector<ProcessId> introduce(
     const Store& store, const Rendezvous& rendezvous) {
-  const auto key = [](int64_t rank) { return cat("process.", rank); };
-  put(store, key(rendezvous.rank), print(this_process()));
+  put(store, cat("process.", rendezvous.rank), print(this_process()));
   const Clock::time_point deadline =
       Clock::now() + std::chrono::seconds(rendezvous.timeout_seconds);
   std::vector<ProcessId> processes;
   for (int64_t rank = 0; rank < rendezvous.size; ++rank) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - Clock::now());
-    WEFT_CHECK_USER(
-        comes(store, key(rank), std::max(left, kEager)),
-        "rank ",
-        rank,
-        " did not come to ",
-        rendezvous.host,
-        ":",
-        rendezvous.port,
-        " within ",
-        rendezvous.timeout_seconds,
-        " s: see what it says, or start it");
-    processes.push_back(parse_process_id(take(store, key(rank))));
+    processes.push_back(
+        parse_process_id(introduction_of(store, rendezvous, rank, deadline)));
   }
   return processes;
 }
@@ -210,6 +232,14 @@ class StoreWorld : public World {
     watch_.tell(std::move(doing));
   }
 
+  void name_ranks(std::vector<std::string> names) override {
+    watch_.name_ranks(std::move(names));
+  }
+
+  std::string rank_name(int64_t rank) const override {
+    return watch_.rank_name(rank);
+  }
+
  private:
   const ProcessId& process(int64_t rank) const {
     return processes_[static_cast<size_t>(rank)];
@@ -313,8 +343,7 @@ std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
     throw UserError(store_does_not_answer(rendezvous));
   } catch (const c10::Error& error) {
     throw UserError(
-        cat("rank ",
-            rendezvous.rank,
+        cat(rank_name(rendezvous, rendezvous.rank),
             " did not find the other ranks at ",
             rendezvous.host,
             ":",

@@ -11,9 +11,10 @@
 #include "lower/emitter.h"
 #include "lower/move.h"
 #include "lower/pass.h"
-#include "lower/staged_step.h"
 #include "lower/time_layout.h"
 #include "ops/kernel.h"
+#include "plan/plan.h"
+#include "plan/schedule.h"
 #include "program/piece.h"
 #include "program/transfer.h"
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/staged_step.h"
 
-#include "base/error.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 
 namespace weft {
 namespace {
@@ -14,28 +11,7 @@ namespace {
 // Operations an element above which a node is worth a unit of its own.
 constexpr int64_t kHeavyOperations = 32;
 
-int64_t size_of_axis(const Mesh& mesh, std::string_view axis) {
-  const int found = find_axis(mesh, std::string(axis));
-  return found < 0 ? 1 : mesh.axes[static_cast<size_t>(found)].size;
-}
-
 }  // namespace
-
-Schedule schedule_of(const Plan& plan) {
-  try {
-    return make_schedule(
-        plan.schedule,
-        {.positions = size_of_axis(plan.mesh, kPipelineAxis),
-         .stages = stage_count(plan),
-         .micro_batches = size_of_axis(plan.time, kMicroAxis),
-         .slices = size_of_axis(plan.time, kSliceAxis)});
-  } catch (const UserError& error) {
-    throw UserError(
-        cat(plan.where.empty() ? cat("plan @", plan.graph) : plan.where,
-            ": ",
-            error.what()));
-  }
-}
 
 StagedStep::StagedStep(const Lowering& all)
     : lowering(all),

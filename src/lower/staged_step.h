@@ -13,9 +13,6 @@
 
 namespace weft {
 
-// The plan's, for as many stages and parts as it has. Throws UserError.
-Schedule schedule_of(const Plan& plan);
-
 // What the blocks of all ranks have in common.
 struct StagedStep {
   const Lowering& lowering;

@@ -24,6 +24,15 @@ class StageFinder {
   StageMap run() {
     cut_forward();
     for (const Input& input : step_.inputs) {
+      const bool stays = input.kind == InputKind::Parameter ||
+                         input.kind == InputKind::Buffer ||
+                         input.kind == InputKind::State;
+      const auto stage = kept_in(plan_, step_[input.value].name);
+      if (stays && stage) {
+        of_input_[index(input.value)] = *stage;
+      }
+    }
+    for (const Input& input : step_.inputs) {
       own(input);
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
@@ -119,6 +128,13 @@ class StageFinder {
   }
 
   int64_t of_backward(const Node& node) const {
+    // What is added up from step to step is where it is kept.
+    if (node.overwrites != ValueId::None) {
+      const int64_t keeper = of_input_[index(node.overwrites)];
+      if (step_[node.overwrites].node == NodeId::None && keeper != kNoStage) {
+        return keeper;
+      }
+    }
     // No later than what it reads of backward is made.
     int64_t most = stage_count(plan_) - 1;
     int64_t least = 0;

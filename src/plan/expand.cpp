@@ -251,12 +251,6 @@ class Expansion {
     }
   }
 
-  int64_t stages() const {
-    return parallel_.stages > 0
-               ? parallel_.stages
-               : parallel_.pipeline * stages_per_position(parallel_.schedule);
-  }
-
   void split_in_slices() {
     if (!has_slices(parallel_)) {
       return;
@@ -299,7 +293,7 @@ class Expansion {
     if (parallel_.slices_are_chosen) {
       const SliceShape shape = {
           .length = length,
-          .stages = stages(),
+          .stages = stage_count(parallel_),
           .micro_batches = parallel_.micro_batches};
       axis.shares = best_slices(slice_costs(step_, device_, shape), shape);
       axis.size = static_cast<int64_t>(axis.shares.size());
@@ -313,9 +307,14 @@ class Expansion {
   }
 
   void cut_stages() {
-    plan_.schedule = parallel_.schedule;
+    if (parallel_.own_schedule) {
+      plan_.own_schedule = first_micro_batches(
+          *parallel_.own_schedule, axis_size(plan_.time, kMicroAxis));
+    } else {
+      plan_.schedule = parallel_.schedule;
+    }
     if (parallel_.pipeline > 1) {
-      plan_.stages = balanced_stages(step_, stages());
+      plan_.stages = balanced_stages(step_, stage_count(parallel_));
     }
   }
 

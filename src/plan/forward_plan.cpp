@@ -19,6 +19,12 @@ Plan lines_for(Plan plan, const Graph& graph) {
           return matches(line.pattern, value.name);
         });
   });
+  std::erase_if(plan.keeps, [&](const StageKeep& line) {
+    return std::none_of(
+        step.inputs.begin(), step.inputs.end(), [&](const Input& input) {
+          return matches(line.pattern, step[input.value].name);
+        });
+  });
   plan.recompute.clear();
   plan.graph = graph.name;
   return plan;

@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kWords =
     "data=N, tensor=N (or 2x2, 2x2x2), sequence, vocabulary=off, context=N, "
     "ulysses=N, expert=N, spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, "
-    "stages=N, schedule=NAME, micro-batches=N, slices=N (or 3:2:1, auto)";
+    "stages=N, schedule=NAME (or FILE), micro-batches=N, "
+    "slices=N (or 3:2:1, auto)";
 
 // One word: its key, and what stands after '='.
 struct Word {
@@ -95,7 +96,7 @@ class WordReader {
     } else if (word.key == "stages") {
       out.stages = number(word);
     } else if (word.key == "schedule") {
-      out.schedule = schedule(word);
+      read_schedule_word(word, out);
     } else if (word.key == "micro-batches") {
       out.micro_batches = number(word);
     } else if (word.key == "slices") {
@@ -109,6 +110,8 @@ class WordReader {
               ", with commas between"));
     }
   }
+
+  bool has_seen(const std::string& key) const { return seen_.contains(key); }
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
@@ -152,16 +155,22 @@ class WordReader {
     return sizes;
   }
 
-  std::string schedule(const Word& word) const {
+  // A path has a dot or a slash in it, which no name has.
+  void read_schedule_word(const Word& word, Parallel& out) const {
     const std::vector<std::string>& known = schedule_names();
-    if (std::find(known.begin(), known.end(), word.value) == known.end()) {
+    out.schedule = word.value;
+    if (std::find(known.begin(), known.end(), word.value) != known.end()) {
+      return;
+    }
+    if (word.value.find_first_of("./") == std::string::npos) {
       fail(
           cat("no schedule is called ",
               quote(word.value),
               "; there are ",
-              join(known, ", ")));
+              join(known, ", "),
+              ", and files such as mine.schedule"));
     }
-    return word.value;
+    out.own_schedule = read_schedule(word.value);
   }
 
   int64_t number(const Word& word) const {
@@ -175,6 +184,47 @@ class WordReader {
   std::string source_;
   std::set<std::string> seen_;
 };
+
+// What a schedule from a file says and no word does.
+void follow_schedule(Parallel& parallel, const WordReader& words) {
+  if (!parallel.own_schedule) {
+    return;
+  }
+  if (!words.has_seen("stages")) {
+    parallel.stages = parallel.own_schedule->stages;
+  }
+  if (!words.has_seen("micro-batches")) {
+    parallel.micro_batches = parallel.own_schedule->micro_batches;
+  }
+}
+
+void verify_own_schedule(const Parallel& parallel) {
+  if (!parallel.own_schedule) {
+    return;
+  }
+  const Schedule& own = *parallel.own_schedule;
+  const auto check = [&](const char* word, int64_t given, int64_t of_schedule) {
+    WEFT_CHECK_USER(
+        given == of_schedule,
+        parallel.schedule,
+        ": schedule @",
+        own.name,
+        " is for ",
+        word,
+        "=",
+        of_schedule,
+        ", and here it is ",
+        given,
+        "; give ",
+        word,
+        "=",
+        of_schedule,
+        ", or another schedule");
+  };
+  check("pipeline", parallel.pipeline, static_cast<int64_t>(own.order.size()));
+  check("stages", parallel.stages, own.stages);
+  check("micro-batches", parallel.micro_batches, own.micro_batches);
+}
 
 }  // namespace
 
@@ -206,7 +256,10 @@ std::string print(const Parallel& parallel) {
   }
   add_size("shard", parallel.shard);
   add_size("pipeline", parallel.pipeline);
-  add_size("stages", parallel.stages);
+  // A file says it itself.
+  if (!parallel.own_schedule) {
+    add_size("stages", parallel.stages);
+  }
   if (parallel.schedule != Parallel().schedule) {
     words.push_back(cat("schedule=", parallel.schedule));
   }
@@ -230,6 +283,7 @@ Parallel parse_parallel(std::string_view text, const std::string& source) {
       reader.read(word_of(word), parallel);
     }
   }
+  follow_schedule(parallel, reader);
   try {
     verify(parallel);
   } catch (const UserError& error) {
@@ -291,8 +345,10 @@ void verify(const Parallel& parallel) {
       parallel.shard,
       " must divide data=",
       parallel.data);
+  verify_own_schedule(parallel);
   WEFT_CHECK_USER(
-      parallel.stages == 0 || parallel.stages % parallel.pipeline == 0,
+      parallel.stages == 0 || parallel.own_schedule ||
+          parallel.stages % parallel.pipeline == 0,
       "stages=",
       parallel.stages,
       " must be a multiple of pipeline=",
@@ -307,6 +363,12 @@ int64_t rank_count(const Parallel& parallel) {
   return parallel.pipeline * parallel.data * product(parallel.tensor) *
          parallel.context * parallel.ulysses * parallel.expert *
          product(parallel.spatial);
+}
+
+int64_t stage_count(const Parallel& parallel) {
+  return parallel.stages > 0
+             ? parallel.stages
+             : parallel.pipeline * stages_per_position(parallel.schedule);
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "plan/plan.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +49,10 @@ struct Parallel {
   int64_t pipeline = 1;
   // `stages=N`: how many there are; 0: as many as the schedule needs.
   int64_t stages = 0;
-  // `schedule=NAME`: in which order they work on parts of the batch.
+  // `schedule=NAME`: in which order they work on parts of the batch. A name, or
+  // the path of a file, which is then also in `own_schedule`.
   std::string schedule = Plan().schedule;
+  std::optional<Schedule> own_schedule = std::nullopt;
   // `micro-batches=N`: parts of each rank's batch that go through one after the
   // other.
   int64_t micro_batches = 1;
@@ -66,7 +69,9 @@ struct Parallel {
 
 // Only what differs from one rank, in the order above.
 std::string print(const Parallel& parallel);
-// `source` names the text in messages. Throws UserError with the list of words.
+// `source` names the text in messages. A schedule's file is read, and says how
+// many stages and micro-batches there are where no word does. Throws UserError
+// with the list of words.
 Parallel parse_parallel(std::string_view text, const std::string& source);
 // Throws UserError for words that contradict each other.
 void verify(const Parallel& parallel);
@@ -75,6 +80,8 @@ void verify(const Parallel& parallel);
 int64_t rank_count(const Parallel& parallel);
 // Whether the sequence is split over time.
 bool has_slices(const Parallel& parallel);
+// Of the pipeline: as many as are said, or as the schedule needs.
+int64_t stage_count(const Parallel& parallel);
 
 // The plan for the step of `graph`; it verifies. Values that are cheap to make
 // again are. Rows of a batch that does not divide go to ranks as evenly as may

@@ -2,10 +2,23 @@
 #include "plan/plan.h"
 
 #include "base/error.h"
+#include "plan/plan_place.h"
 
 #include <algorithm>
 
 namespace weft {
+namespace {
+
+// Every line two spaces further in.
+std::string indented(const std::string& text) {
+  std::string out;
+  for (const std::string& line : split(text, '\n')) {
+    out += line.empty() ? "" : cat("  ", line, "\n");
+  }
+  return out;
+}
+
+}  // namespace
 
 bool matches(std::string_view pattern, std::string_view name) {
   // Where the last '*' was, and how far it has stretched: on a mismatch it
@@ -54,8 +67,38 @@ bool is_recomputed(const Plan& plan, std::string_view value_name) {
       });
 }
 
+std::optional<int64_t> kept_in(const Plan& plan, std::string_view value_name) {
+  for (auto it = plan.keeps.rbegin(); it != plan.keeps.rend(); ++it) {
+    if (matches(it->pattern, value_name)) {
+      return it->stage;
+    }
+  }
+  return std::nullopt;
+}
+
 int64_t stage_count(const Plan& plan) {
   return static_cast<int64_t>(plan.stages.size()) + 1;
+}
+
+int64_t axis_size(const Mesh& mesh, std::string_view axis) {
+  const int found = find_axis(mesh, std::string(axis));
+  return found < 0 ? 1 : mesh.axes[static_cast<size_t>(found)].size;
+}
+
+Schedule schedule_of(const Plan& plan) {
+  if (plan.own_schedule) {
+    return *plan.own_schedule;
+  }
+  try {
+    return make_schedule(
+        plan.schedule,
+        {.positions = axis_size(plan.mesh, kPipelineAxis),
+         .stages = stage_count(plan),
+         .micro_batches = axis_size(plan.time, kMicroAxis),
+         .slices = axis_size(plan.time, kSliceAxis)});
+  } catch (const UserError& error) {
+    throw UserError(cat(place(plan), ": ", error.what()));
+  }
 }
 
 Mesh stage_mesh(const Mesh& mesh) {
@@ -88,11 +131,16 @@ std::string print(const Plan& plan) {
   if (plan.local_batch_norm) {
     out += "  local batch_norm\n";
   }
-  if (plan.schedule != Plan().schedule) {
+  if (plan.own_schedule) {
+    out += indented(print(*plan.own_schedule));
+  } else if (plan.schedule != Plan().schedule) {
     out += cat("  schedule ", plan.schedule, "\n");
   }
   for (const StageStart& stage : plan.stages) {
     out += cat("  stage %", stage.pattern, "\n");
+  }
+  for (const StageKeep& keep : plan.keeps) {
+    out += cat("  keep ", keep.stage, " %", keep.pattern, "\n");
   }
   if (plan.recompute_cheap) {
     out += "  recompute cheap\n";

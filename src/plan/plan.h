@@ -33,6 +33,7 @@
 #include "graph/graph.h"
 #include "graph/layout.h"
 #include "graph/mesh.h"
+#include "plan/schedule.h"
 
 #include <cstdint>
 #include <optional>
@@ -83,6 +84,20 @@ struct StageStart {
   }
 };
 
+// Which stage keeps and updates what stays from step to step; else the first
+// that reads it does. The states of a parameter follow it.
+struct StageKeep {
+  int64_t stage = 0;
+  // Without the '%'.
+  std::string pattern;
+  // As in Decision.
+  std::string where = "";
+
+  bool operator==(const StageKeep& other) const {
+    return stage == other.stage && pattern == other.pattern;
+  }
+};
+
 // Names of axes that mean something.
 inline constexpr std::string_view kPipelineAxis = "pipeline";
 inline constexpr std::string_view kMicroAxis = "micro";
@@ -100,8 +115,12 @@ struct Plan {
   bool local_batch_norm = false;
   // `schedule NAME`: in which order stages work on the parts (schedule.h).
   std::string schedule = "1f1b";
+  // `schedule @name { ... }`: that order itself, in place of a name.
+  std::optional<Schedule> own_schedule = std::nullopt;
   // `stage %pattern`, in order.
   std::vector<StageStart> stages = {};
+  // `keep 1 %pattern`; the last match counts.
+  std::vector<StageKeep> keeps = {};
   // `recompute cheap`: values that cost little more than reading and writing
   // them, and that backward reads long after they were made, are made again.
   bool recompute_cheap = false;
@@ -114,7 +133,8 @@ struct Plan {
   bool operator==(const Plan& other) const {
     return graph == other.graph && mesh == other.mesh &&
            local_batch_norm == other.local_batch_norm && time == other.time &&
-           schedule == other.schedule && stages == other.stages &&
+           schedule == other.schedule && own_schedule == other.own_schedule &&
+           stages == other.stages && keeps == other.keeps &&
            recompute_cheap == other.recompute_cheap &&
            recompute == other.recompute && decisions == other.decisions;
   }
@@ -133,6 +153,8 @@ bool is_recomputed(const Plan& plan, std::string_view value_name);
 std::string print(const Plan& plan);
 std::string print(const Decision& decision);
 // `source` names the text in messages. Throws UserError with line and column.
+// `schedule "FILE"` is read from beside `source`, and is in the plan from then
+// on: what is printed needs no other file.
 Plan parse_plan(std::string_view text, const std::string& source);
 
 // Mesh well-formed; the graph is the one meant; every pattern matches a value
@@ -143,10 +165,23 @@ Plan parse_plan(std::string_view text, const std::string& source);
 // begins with the line and says what would do.
 void verify(const Plan& plan, const Graph& graph);
 
+// Of the axis; 1 where there is none.
+int64_t axis_size(const Mesh& mesh, std::string_view axis);
+
+// The stage that a `keep` line gives the input, if any does.
+std::optional<int64_t> kept_in(const Plan& plan, std::string_view value_name);
+
 // How many stages there are.
 int64_t stage_count(const Plan& plan);
+// In which order they work. Throws UserError for a name that there is not, or
+// that does not go with the stages.
+Schedule schedule_of(const Plan& plan);
 // The mesh that each stage has for itself: without the axis `pipeline`.
 Mesh stage_mesh(const Mesh& mesh);
+
+// The schedule is one that there is and is for the plan's positions, stages and
+// parts; verify() asks too. Throws UserError.
+void verify_schedule(const Plan& plan);
 
 // The plan is for as many ranks as there are. Throws UserError.
 void verify_ranks(const Plan& plan, int64_t ranks);

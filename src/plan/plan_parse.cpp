@@ -2,6 +2,8 @@
 #include "base/error.h"
 #include "plan/plan.h"
 
+#include <filesystem>
+
 namespace weft {
 namespace {
 
@@ -10,7 +12,8 @@ bool is_pattern_char(char c) { return is_name_char(c) || c == '*'; }
 class PlanParser {
  public:
   PlanParser(std::string_view text, const std::string& source)
-      : scanner_(text, source) {}
+      : scanner_(text, source),
+        folder_(std::filesystem::path(source).parent_path()) {}
 
   Plan run() {
     plan_.where = line();
@@ -49,11 +52,16 @@ class PlanParser {
       return true;
     }
     if (scanner_.take("schedule")) {
-      plan_.schedule = scanner_.expect_run(is_name_char, "a schedule's name");
+      take_schedule();
       return true;
     }
     if (scanner_.take("stage")) {
       plan_.stages.push_back({pattern(), where});
+      return true;
+    }
+    if (scanner_.take("keep")) {
+      const int64_t stage = scanner_.expect_int();
+      plan_.keeps.push_back({stage, pattern(), where});
       return true;
     }
     if (scanner_.take("recompute")) {
@@ -69,13 +77,36 @@ class PlanParser {
     return false;
   }
 
+  void take_schedule() {
+    plan_.schedule = Plan().schedule;
+    plan_.own_schedule.reset();
+    if (scanner_.looking_at("@")) {
+      plan_.own_schedule = parse_schedule(scanner_);
+    } else if (scanner_.peek() == '"') {
+      const size_t mark = scanner_.mark();
+      const std::string file = scanner_.expect_string();
+      const std::string path = (folder_ / file).string();
+      if (!std::filesystem::exists(path)) {
+        scanner_.fail_at(
+            mark,
+            cat("there is no file ",
+                path,
+                "; a path is from the folder of the plan on"));
+      }
+      plan_.own_schedule = read_schedule(path);
+    } else {
+      plan_.schedule = scanner_.expect_run(
+          is_name_char, "a schedule's name, \"FILE\", or '@' and its own text");
+    }
+  }
+
   void take_decision() {
     if (!scanner_.looking_at("%")) {
       scanner_.fail_expected(
           plan_.decisions.empty()
               ? "'local batch_norm', 'schedule NAME', 'stage %pattern', "
-                "'recompute cheap', "
-                "'recompute %pattern', or '%' and a decision"
+                "'keep N %pattern', 'recompute cheap', 'recompute %pattern', "
+                "or '%' and a decision"
               : "'%' and a decision (settings stand before the first one), or "
                 "'}'");
     }
@@ -96,6 +127,8 @@ class PlanParser {
   }
 
   Scanner scanner_;
+  // Of the text, where there is one.
+  const std::filesystem::path folder_;
   Plan plan_;
 };
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "plan/forward_plan.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 
 namespace weft {
@@ -83,6 +84,81 @@ TEST(Plan, SettingsStandBeforeDecisions) {
       "plan @mlp on <> {\n}\n");
 }
 
+TEST(Plan, AScheduleOfItsOwn) {
+  const std::string text =
+      "plan @mlp on <pipeline=2> in <micro=2> {\n"
+      "  schedule @mine {\n"
+      "    stages 2\n"
+      "    micro_batches 2\n"
+      "    0: F0 F1 B1 B0\n"
+      "    1: F0 F1 B1 B0\n"
+      "  }\n"
+      "  stage %fc/mm\n"
+      "  %batch.0 [micro, -]\n"
+      "}\n";
+  const Plan plan = parse_plan(text, "p");
+  EXPECT_EQ(print(plan), text);
+  EXPECT_EQ(parse_plan(print(plan), "again"), plan);
+  EXPECT_EQ(schedule_of(plan).order.at(1).at(2).part, 1);
+  verify(plan, parse_graph(kGraph, "g"));
+  Plan other = plan;
+  other.own_schedule->name = "another";
+  EXPECT_NE(other, plan);
+  // The last line counts.
+  EXPECT_EQ(
+      parse_plan(
+          "plan @mlp on <> { schedule @x { stages 1 micro_batches 1 0: F0 B0 } "
+          "schedule gpipe }",
+          "p"),
+      parse_plan("plan @mlp on <> { schedule gpipe }", "p"));
+}
+
+TEST(Plan, AScheduleMustFitThePlan) {
+  const auto message = [](const std::string& head, const std::string& own) {
+    return message_of(
+        cat("plan @mlp on ",
+            head,
+            " {\n  schedule @mine {\n",
+            own,
+            "  }\n  stage %fc/mm\n  %batch.0 [micro, -]\n}"));
+  };
+  const std::string units = "0: F0 F1 B1 B0\n1: F0 F1 B1 B0\n";
+  const std::string good = cat("stages 2\nmicro_batches 2\n", units);
+  EXPECT_EQ(message("<pipeline=2> in <micro=2>", good), "no error");
+  EXPECT_EQ(
+      message("<pipeline=2> in <micro=3>", good),
+      "p:2: schedule @mine is for 2 micro-batch(es), and the plan has 3 (in "
+      "<micro=3>); change one of them");
+  EXPECT_EQ(
+      message(
+          "<pipeline=2> in <micro=2>",
+          "stages 1\nmicro_batches 2\n0: F0 F1 B1 B0\n"),
+      "p:2: schedule @mine is for 1 position(s), and the plan has 2 (on "
+      "<pipeline=2>); change one of them");
+  EXPECT_EQ(
+      message(
+          "<pipeline=2> in <micro=1>",
+          "stages 3\nmicro_batches 1\n0: F0 F0@2 B0@2 B0\n1: F0 B0\n"),
+      "p:2: schedule @mine is for 3 stage(s), and the plan has 2 (1 stage "
+      "line(s)); change one of them");
+  EXPECT_EQ(
+      message(
+          "<pipeline=2> in <micro=1>",
+          "stages 2\nmicro_batches 1\n0: F0 F0@1 B0@1 B0\n1:\n"),
+      "p:6: schedule @mine: position 1 has nothing to do; give it a stage, or "
+      "the mesh a smaller pipeline");
+  EXPECT_EQ(
+      message(
+          "<pipeline=2> in <micro=2>",
+          "stages 2\nmicro_batches 2\n0: F0 F1 B1 B0\n1: F0 F1 B0\n"),
+      "p:2: schedule @mine: B1@1 is missing; every stage has F and B for every "
+      "part");
+  EXPECT_EQ(
+      message_of("plan @mlp on <pipeline=2> { schedule zb-v stage %fc/mm }"),
+      "p:1: schedule zb-v needs two stages a position, and there are 2 stages "
+      "on 2 positions; take 4 stages");
+}
+
 TEST(Plan, LinesAreNotCompared) {
   const std::string line = "plan @mlp on <data=2> { %fc/* [-, -] }";
   EXPECT_EQ(parse_plan(line, "p"), parse_plan(cat("\n\n", line), "q"));
@@ -104,6 +180,38 @@ TEST(Plan, ParseMessages) {
       message("plan @mlp on <> {\n  %a [-]\n  schedule gpipe }"),
       "p:3:3: expected '%' and a decision (settings stand before the first "
       "one), or '}', found \"schedule\"");
+}
+
+TEST(Plan, AScheduleFromAFileIsReadFromBesideThePlan) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "weft_plan_test";
+  std::filesystem::create_directories(folder);
+  const std::string text =
+      "schedule @mine {\n"
+      "  stages 1\n"
+      "  micro_batches 2\n"
+      "  0: F0 B0 F1 B1\n"
+      "}\n";
+  write_file((folder / "mine.schedule").string(), text);
+  const std::string source = (folder / "p.plan").string();
+  const Plan plan =
+      parse_plan("plan @mlp on <> { schedule \"mine.schedule\" }", source);
+  ASSERT_TRUE(plan.own_schedule);
+  EXPECT_EQ(print(*plan.own_schedule), text);
+  // What is printed needs the file no more.
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(parse_plan(print(plan), "elsewhere"), plan);
+  try {
+    parse_plan("plan @mlp on <> {\n  schedule \"mine.schedule\" }", source);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        cat(source,
+            ":2:12: there is no file ",
+            (folder / "mine.schedule").string(),
+            "; a path is from the folder of the plan on"));
+  }
 }
 
 TEST(Plan, MessagesOfThePlan) {

@@ -96,6 +96,8 @@ class PlanVerifier {
         start(plan_.where),
         "'in' has slices of micro-batches: write <micro=N, slice=N>");
     check_stages();
+    verify_schedule(plan_);
+    check_keeps();
     check_recompute();
     check_decisions();
   }
@@ -127,23 +129,26 @@ class PlanVerifier {
   }
 
   void check_stages() const {
-    const int axis = find_axis(plan_.mesh, std::string(kPipelineAxis));
-    const int64_t positions =
-        axis < 0 ? 1 : plan_.mesh.axes[static_cast<size_t>(axis)].size;
+    const int64_t positions = axis_size(plan_.mesh, kPipelineAxis);
     const int64_t stages = stage_count(plan_);
+    // A schedule of the plan's own says itself who has which.
     WEFT_CHECK_USER(
-        stages >= positions && stages % positions == 0,
+        stages >= positions && (plan_.own_schedule || stages % positions == 0),
         start(plan_.where),
         stages - 1,
         " stage line(s) make ",
         stages,
         " stage(s), and ",
-        axis < 0 ? "the mesh has no axis pipeline"
-                 : cat("the mesh has pipeline=", positions),
+        positions == 1 ? "the mesh has no axis pipeline"
+                       : cat("the mesh has pipeline=", positions),
         "; write one line for every stage but the first, so that there are ",
         positions,
         " stages or a multiple of it");
     const std::vector<std::string> names = made_in_forward();
+    // An update by itself has nothing to cut: `keep` lines say who does what.
+    if (names.empty()) {
+      return;
+    }
     size_t before = 0;
     for (const StageStart& stage : plan_.stages) {
       const auto found =
@@ -168,6 +173,34 @@ class PlanVerifier {
           ", where the stage before has not begun yet; stages stand in the "
           "order of forward");
       before = at;
+    }
+  }
+
+  void check_keeps() const {
+    std::vector<std::string> names;
+    for (const Input& input : step_.inputs) {
+      if (input.kind == InputKind::Parameter ||
+          input.kind == InputKind::Buffer || input.kind == InputKind::State) {
+        names.push_back(step_[input.value].name);
+      }
+    }
+    for (const StageKeep& keep : plan_.keeps) {
+      const std::string line = cat("keep ", keep.stage, " %", keep.pattern);
+      WEFT_CHECK_USER(
+          keep.stage >= 0 && keep.stage < stage_count(plan_),
+          start(keep.where),
+          line,
+          ": the stages are 0 to ",
+          stage_count(plan_) - 1);
+      WEFT_CHECK_USER(
+          std::any_of(
+              names.begin(),
+              names.end(),
+              [&](const auto& name) { return matches(keep.pattern, name); }),
+          start(keep.where),
+          line,
+          ": no parameter, buffer or state has such a name",
+          nearest(keep.pattern, names));
     }
   }
 
@@ -328,6 +361,65 @@ class PlanVerifier {
 
 void verify(const Plan& plan, const Graph& graph) {
   PlanVerifier(plan, graph).run();
+}
+
+void verify_schedule(const Plan& plan) {
+  if (!plan.own_schedule) {
+    if (stage_count(plan) > 1) {
+      schedule_of(plan);
+    }
+    return;
+  }
+  const Schedule& own = *plan.own_schedule;
+  verify(own);
+  const std::string where = own.where.empty() ? place(plan) : own.where;
+  const auto check = [&](const char* what,
+                         int64_t of_schedule,
+                         int64_t of_plan,
+                         const std::string& from) {
+    WEFT_CHECK_USER(
+        of_schedule == of_plan,
+        where,
+        ": schedule @",
+        own.name,
+        " is for ",
+        of_schedule,
+        " ",
+        what,
+        ", and the plan has ",
+        of_plan,
+        " (",
+        from,
+        "); change one of them");
+  };
+  check(
+      "position(s)",
+      static_cast<int64_t>(own.order.size()),
+      axis_size(plan.mesh, kPipelineAxis),
+      cat("on ", print(plan.mesh)));
+  check(
+      "stage(s)",
+      own.stages,
+      stage_count(plan),
+      cat(plan.stages.size(), " stage line(s)"));
+  const std::string time =
+      plan.time.axes.empty() ? "no 'in'" : cat("in ", print(plan.time));
+  check(
+      "micro-batch(es)",
+      own.micro_batches,
+      axis_size(plan.time, kMicroAxis),
+      time);
+  check("slice(s)", own.slices, axis_size(plan.time, kSliceAxis), time);
+  for (size_t p = 0; p < own.order.size(); ++p) {
+    WEFT_CHECK_USER(
+        !own.order[p].empty(),
+        p < own.position_where.size() ? own.position_where[p] : where,
+        ": schedule @",
+        own.name,
+        ": position ",
+        p,
+        " has nothing to do; give it a stage, or the mesh a smaller pipeline");
+  }
 }
 
 std::string place(const Plan& plan) {

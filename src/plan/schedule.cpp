@@ -28,6 +28,28 @@ int64_t position_of(const Schedule& schedule, int64_t stage) {
   WEFT_CHECK(false, "no position has stage ", stage);
 }
 
+Schedule first_micro_batches(Schedule schedule, int64_t count) {
+  WEFT_CHECK(
+      count >= 1 && count <= schedule.micro_batches,
+      count,
+      " of ",
+      schedule.micro_batches,
+      " micro-batches");
+  schedule.micro_batches = count;
+  for (std::vector<Unit>& units : schedule.order) {
+    std::erase_if(units, [&](const Unit& unit) {
+      return unit.part >= count * schedule.slices;
+    });
+  }
+  return schedule;
+}
+
+UnitCosts drawing_costs(const Schedule& schedule) {
+  return has_weight_units(schedule)
+             ? UnitCosts{.forward = 1, .backward = 1, .weight = 1}
+             : UnitCosts{};
+}
+
 std::vector<Unit> waits_for(const Schedule& schedule, const Unit& unit) {
   const auto [kind, stage, part] = unit;
   const int64_t slice = part % schedule.slices;

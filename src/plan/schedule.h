@@ -28,6 +28,8 @@
 
 namespace weft {
 
+class Scanner;
+
 // F: forward. B: backward; when the schedule has W units, only the gradients
 // that the stage before waits for. W: the gradients of weights.
 enum class UnitKind : uint8_t { Forward, Backward, Weight };
@@ -50,8 +52,16 @@ struct Schedule {
   int64_t slices = 1;
   // For every position on the pipeline axis, its units in order.
   std::vector<std::vector<Unit>> order = {};
+  // "FILE:LINE" of the text it was read from, and of each position's line, for
+  // messages; else empty. Not part of ==.
+  std::string where = "";
+  std::vector<std::string> position_where = {};
 
-  bool operator==(const Schedule&) const = default;
+  bool operator==(const Schedule& other) const {
+    return name == other.name && stages == other.stages &&
+           micro_batches == other.micro_batches && slices == other.slices &&
+           order == other.order;
+  }
 };
 
 // Whether backward is split in B and W.
@@ -89,10 +99,19 @@ constexpr int64_t kNoPosition = -1;
 std::string print(const Schedule& schedule, const Unit& unit, int64_t position);
 // `source` names the text in messages. Throws UserError with line and column.
 Schedule parse_schedule(std::string_view text, const std::string& source);
+// As it stands inside another text, after the word `schedule` and up to its
+// '}'.
+Schedule parse_schedule(Scanner& scanner);
+// Of a file, verified.
+Schedule read_schedule(const std::string& path);
+
+// Without the micro-batches from `count` on, for a batch that has fewer rows:
+// the others keep their order.
+Schedule first_micro_batches(Schedule schedule, int64_t count);
 
 // Every unit of every stage and part once, all of a stage's at one position, W
 // for all or for none; and no unit waits for ever. Throws UserError with the
-// units at fault.
+// line, if there is one, and the units at fault.
 void verify(const Schedule& schedule);
 
 // Of one unit, in any unit of time.
@@ -125,6 +144,9 @@ struct ScheduleRun {
 // Every position goes through its order as fast as it can. The schedule is one
 // that verify() accepts.
 ScheduleRun run_schedule(const Schedule& schedule, const UnitCosts& costs);
+
+// What a drawing is made with: F takes 1, B 2 or, beside W, 1 each.
+UnitCosts drawing_costs(const Schedule& schedule);
 
 // The run as a picture, a line a position and time to the right; one unit of
 // time is as wide as the longest name. A dot is a unit of time without work.

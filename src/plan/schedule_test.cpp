@@ -340,34 +340,78 @@ TEST(PipelineSchedule, MessagesOfUnits) {
   EXPECT_EQ(verify_message("0: F0 B0 1: F0 B0"), "no error");
   EXPECT_EQ(
       verify_message(""),
-      "schedule @x: it has no position; give each its line, as in '0: F0 B0'");
+      "s:1: schedule @x: it has no position; give each its line, as in '0: F0 "
+      "B0'");
   EXPECT_EQ(
       verify_message("0: F0 B0 F0 1: F0 B0"),
-      "schedule @x: F0@0 stands twice; leave one out");
+      "s:1: schedule @x: F0@0 stands twice; leave one out");
   EXPECT_EQ(
       verify_message("0: F0 B0 1: F0"),
-      "schedule @x: B0@1 is missing; every stage has F and B for every part");
+      "s:1: schedule @x: B0@1 is missing; every stage has F and B for every "
+      "part");
   EXPECT_EQ(
       verify_message("0: F0 B0 W0 1: F0 B0"),
-      "schedule @x: W0@1 is missing; W units are there for every stage and "
+      "s:1: schedule @x: W0@1 is missing; W units are there for every stage "
+      "and "
       "part, or for none");
   EXPECT_EQ(
       verify_message("0: F0 B0 F0@1 1: B0"),
-      "schedule @x: stage 1 is at position 0 and, with B0@1, at position 1; a "
+      "s:1: schedule @x: stage 1 is at position 0 and, with B0@1, at position "
+      "1; a "
       "stage has one position");
 }
 
 TEST(PipelineSchedule, UnitsThatWaitForEverAreNamed) {
   EXPECT_EQ(
       verify_message("0: F0 B0 F1 B1 1: F0 F1 B0 B1", 2),
-      "schedule @x: units wait for ever: position 0 is at B0@0 and waits for "
+      "s:1: schedule @x: units wait for ever: position 0 is at B0@0 and waits "
+      "for "
       "B0@1, position 1 is at F1@1 and waits for F1@0; move what is waited for "
       "before what waits");
   EXPECT_EQ(
       verify_message("0: B0 F0 1: F0 B0"),
-      "schedule @x: units wait for ever: position 0 is at B0@0 and waits for "
+      "s:1: schedule @x: units wait for ever: position 0 is at B0@0 and waits "
+      "for "
       "F0@0, position 1 is at F0@1 and waits for F0@0; move what is waited for "
       "before what waits");
+}
+
+TEST(PipelineSchedule, MessagesNameTheLineOfThePosition) {
+  EXPECT_EQ(
+      verify_message("\n0: F0 B0\n1: F0 B0 F0\n"),
+      "s:3: schedule @x: F0@1 stands twice; leave one out");
+  EXPECT_EQ(
+      verify_message("\n0: F0 B0\n1: B0 F0\n"),
+      "s:2: schedule @x: units wait for ever: position 0 is at B0@0 and waits "
+      "for B0@1, position 1 is at B0@1 and waits for F0@1; move what is waited "
+      "for before what waits");
+  // One that was made and not read has no lines.
+  Schedule schedule = made("gpipe", 2, 1);
+  schedule.order[0].clear();
+  EXPECT_EQ(
+      message_of([&] { verify(schedule); }),
+      "schedule @gpipe: F0@0 is missing; every stage has F and B for every "
+      "part");
+}
+
+TEST(PipelineSchedule, FewerMicroBatchesKeepTheirOrder) {
+  for (const std::string& name : schedule_names()) {
+    for (const int64_t slices : {1, 2}) {
+      const Schedule all = made(name, 3, 5, slices);
+      const Schedule some = first_micro_batches(all, 2);
+      verify(some);
+      EXPECT_EQ(some.micro_batches, 2);
+      EXPECT_EQ(first_micro_batches(all, 5), all);
+    }
+  }
+  EXPECT_EQ(
+      print(first_micro_batches(made("1f1b", 2, 3), 2)),
+      "schedule @1f1b {\n"
+      "  stages 2\n"
+      "  micro_batches 2\n"
+      "  0: F0 F1 B0 B1\n"
+      "  1: F0 B0 F1 B1\n"
+      "}\n");
 }
 
 }  // namespace

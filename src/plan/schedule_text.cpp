@@ -30,11 +30,10 @@ bool is_unit_char(char c) {
 
 class ScheduleParser {
  public:
-  ScheduleParser(std::string_view text, const std::string& source)
-      : scanner_(text, source) {}
+  explicit ScheduleParser(Scanner& scanner) : scanner_(scanner) {}
 
   Schedule run() {
-    scanner_.expect("schedule");
+    schedule_.where = line();
     scanner_.expect("@");
     schedule_.name = scanner_.expect_run(is_name_char, "a name");
     scanner_.expect("{");
@@ -48,13 +47,16 @@ class ScheduleParser {
     while (!scanner_.take("}")) {
       take_position();
     }
-    if (!scanner_.at_end()) {
-      scanner_.fail_expected("the end after '}'");
-    }
     return std::move(schedule_);
   }
 
  private:
+  // Of the next token: where() without the column.
+  std::string line() {
+    const std::string where = scanner_.where();
+    return where.substr(0, where.rfind(':'));
+  }
+
   int64_t size(std::string_view what) {
     const size_t mark = scanner_.mark();
     const int64_t found = scanner_.expect_int();
@@ -76,6 +78,7 @@ class ScheduleParser {
       scanner_.fail_expected(cat("'", position, ":' and its units, or '}'"));
     }
     const size_t mark = scanner_.mark();
+    schedule_.position_where.push_back(line());
     const int64_t found = scanner_.expect_int();
     if (found != position) {
       scanner_.fail_at(
@@ -172,7 +175,7 @@ class ScheduleParser {
             quote(token)));
   }
 
-  Scanner scanner_;
+  Scanner& scanner_;
   Schedule schedule_;
 };
 
@@ -212,8 +215,24 @@ std::string print(const Schedule& schedule) {
   return text + "}\n";
 }
 
+Schedule parse_schedule(Scanner& scanner) {
+  return ScheduleParser(scanner).run();
+}
+
 Schedule parse_schedule(std::string_view text, const std::string& source) {
-  return ScheduleParser(text, source).run();
+  Scanner scanner(text, source);
+  scanner.expect("schedule");
+  Schedule schedule = parse_schedule(scanner);
+  if (!scanner.at_end()) {
+    scanner.fail_expected("the end after '}'");
+  }
+  return schedule;
+}
+
+Schedule read_schedule(const std::string& path) {
+  Schedule schedule = parse_schedule(read_file(path), path);
+  verify(schedule);
+  return schedule;
 }
 
 }  // namespace weft

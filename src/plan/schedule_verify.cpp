@@ -58,7 +58,27 @@ class ScheduleVerifier {
  private:
   template <typename... Args>
   [[noreturn]] void fail(const Args&... args) {
-    throw UserError(cat("schedule @", schedule_.name, ": ", args...));
+    fail_from(schedule_.where, args...);
+  }
+
+  template <typename... Args>
+  [[noreturn]] void fail_at(size_t position, const Args&... args) {
+    fail_from(
+        position < schedule_.position_where.size()
+            ? schedule_.position_where[position]
+            : schedule_.where,
+        args...);
+  }
+
+  template <typename... Args>
+  [[noreturn]] void fail_from(const std::string& where, const Args&... args) {
+    throw UserError(
+        cat(where,
+            where.empty() ? "" : ": ",
+            "schedule @",
+            schedule_.name,
+            ": ",
+            args...));
   }
 
   std::string name_of(const Unit& unit) {
@@ -66,7 +86,9 @@ class ScheduleVerifier {
   }
 
   void check_sizes() {
-    const auto& [name, stages, micro_batches, slices, order] = schedule_;
+    const int64_t stages = schedule_.stages;
+    const int64_t micro_batches = schedule_.micro_batches;
+    const int64_t slices = schedule_.slices;
     for (const auto& [what, size] :
          {std::pair("stages", stages),
           std::pair("micro_batches", micro_batches),
@@ -85,7 +107,7 @@ class ScheduleVerifier {
           slices,
           " parts are more units than can be checked; take fewer parts");
     }
-    if (order.empty()) {
+    if (schedule_.order.empty()) {
       fail("it has no position; give each its line, as in '0: F0 B0'");
     }
   }
@@ -97,7 +119,8 @@ class ScheduleVerifier {
       const auto position = static_cast<int64_t>(at);
       for (const Unit& unit : schedule_.order[at]) {
         if (unit.stage < 0 || unit.stage >= schedule_.stages) {
-          fail(
+          fail_at(
+              at,
               "position ",
               position,
               " has a unit of stage ",
@@ -106,7 +129,8 @@ class ScheduleVerifier {
               schedule_.stages - 1);
         }
         if (unit.part < 0 || unit.part >= parts_) {
-          fail(
+          fail_at(
+              at,
               "position ",
               position,
               " has a unit of part ",
@@ -115,12 +139,13 @@ class ScheduleVerifier {
               parts_ - 1);
         }
         if (seen.at(unit) != 0) {
-          fail(name_of(unit), " stands twice; leave one out");
+          fail_at(at, name_of(unit), " stands twice; leave one out");
         }
         seen.at(unit) = 1;
         int64_t& place = places_[static_cast<size_t>(unit.stage)];
         if (place != kNoPosition && place != position) {
-          fail(
+          fail_at(
+              at,
               "stage ",
               unit.stage,
               " is at position ",
@@ -181,7 +206,8 @@ class ScheduleVerifier {
               " and waits for ",
               name_of(before)));
     }
-    fail(
+    fail_at(
+        stuck.front().position,
         "units wait for ever: ",
         join(waits, ", "),
         "; move what is waited for before what waits");

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_index.h"
 #include "execute/initialise.h"
+#include "execute/tensor_piece.h"
 #include "program/piece.h"
 
 #include <ATen/ops/empty.h>
@@ -62,13 +63,8 @@ std::vector<HeldBox> boxes_of(
 // Which of the ranks that hold this piece the rank is, and how many there are.
 std::pair<int64_t, int64_t> replica(
     const Trainer& trainer, const Trainer::Resident& each) {
-  const auto kept = std::find_if(
-      trainer.kept().begin(),
-      trainer.kept().end(),
-      [&](const Trainer::Kept& one) {
-        return resident_name(one.input) == resident_name(each.input);
-      });
-  WEFT_CHECK(kept != trainer.kept().end(), "a resident that nobody keeps");
+  const Trainer::Kept* kept = trainer.find_kept(resident_name(each.input));
+  WEFT_CHECK(kept != nullptr, "a resident that nobody keeps");
   const Axes axes = axes_of(each.layout);
   const auto piece = [&](int64_t rank) {
     std::vector<int64_t> where = coordinates(trainer.mesh(), rank);
@@ -83,7 +79,7 @@ std::pair<int64_t, int64_t> replica(
   const std::vector<int64_t> mine = piece(trainer.options().rank);
   int64_t number = 0;
   int64_t count = 0;
-  for (const int64_t rank : kept->ranks) {
+  for (const int64_t rank : kept->holding.ranks) {
     if (piece(rank) == mine) {
       number += rank < trainer.options().rank ? 1 : 0;
       ++count;
@@ -138,7 +134,7 @@ std::string fingerprint(const Trainer& trainer) {
   std::vector<std::string> lines;
   for (const Trainer::Kept& each : trainer.kept()) {
     lines.push_back(
-        cat(resident_name(each.input), " ", print(each.whole), "\n"));
+        cat(resident_name(each.input), " ", print(each.holding.whole), "\n"));
   }
   std::sort(lines.begin(), lines.end());
   const std::string text = join(lines, "");
@@ -262,6 +258,19 @@ void initialise_parameters(
           one.held);
     }
   }
+}
+
+at::Tensor whole_tensor(
+    const Trainer& trainer, Communicator* everybody, const std::string& name) {
+  const Trainer::Kept* kept = trainer.find_kept(name);
+  WEFT_CHECK_USER(kept != nullptr, "the steps have no ", name);
+  const Trainer::Resident* mine = trainer.find_resident(name);
+  const at::Tensor piece = mine == nullptr ? at::Tensor() : mine->tensor;
+  if (is_everywhere(kept->holding, trainer.mesh())) {
+    return piece;
+  }
+  WEFT_CHECK(everybody != nullptr, "a piece of ", name, " on one rank");
+  return gather_whole(*everybody, piece, kept->holding, trainer.mesh());
 }
 
 }  // namespace weft

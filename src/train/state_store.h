@@ -4,6 +4,7 @@
 
 #include "checkpoint/async_saver.h"
 #include "checkpoint/tensor_source.h"
+#include "execute/communicator.h"
 #include "train/trainer.h"
 
 #include <string>
@@ -32,5 +33,11 @@ void load_parameters(Trainer& trainer, TensorSource& source);
 // own piece; not those that `except` holds.
 void initialise_parameters(
     Trainer& trainer, const Graph& graph, TensorSource* except = nullptr);
+
+// A parameter, buffer or state of that name (Trainer::find_kept), whole on
+// every rank: the rank's own where all have all of it, else put together. All
+// ranks must call it; `everybody` is of all of them, and none for one rank.
+at::Tensor whole_tensor(
+    const Trainer& trainer, Communicator* everybody, const std::string& name);
 
 }  // namespace weft

@@ -3,10 +3,11 @@
 
 #include "base/error.h"
 #include "execute/optimizer_settings.h"
+#include "lower/stages.h"
 #include "plan/forward_plan.h"
 #include "plan/plan_place.h"
+#include "plan/rank_names.h"
 #include "program/live_bytes.h"
-#include "program/piece.h"
 #include "rewrite/training.h"
 
 #include <algorithm>
@@ -41,6 +42,23 @@ void set_scalar(
 bool is_kept(const Input& input) {
   return input.kind == InputKind::Parameter ||
          input.kind == InputKind::Buffer || input.kind == InputKind::State;
+}
+
+// Where the plan has every parameter of a pipeline.
+std::vector<StageKeep> stage_keeps(const Graph& graph, const Plan& plan) {
+  std::vector<StageKeep> keeps;
+  if (plan.stages.empty()) {
+    return keeps;
+  }
+  const Function& step = step_of(graph);
+  const StageMap stages = stages_of(step, plan);
+  for (const Input& input : step.inputs) {
+    const int64_t stage = stages.inputs[index(input.value)];
+    if (input.kind == InputKind::Parameter && stage != kNoStage) {
+      keeps.push_back({stage, step[input.value].name});
+    }
+  }
+  return keeps;
 }
 
 }  // namespace
@@ -117,7 +135,11 @@ void Trainer::accumulate(PreparedStep& step, Plan& plan) {
   if (!update_) {
     update_ = std::make_unique<PreparedStep>();
     update_->graph = std::move(parts.update);
-    update_plan_ = plan_for_part(plan, whole, update_->graph);
+    // It has no forward that could be cut: each stage updates what it keeps.
+    Plan stays = plan;
+    const std::vector<StageKeep> keeps = stage_keeps(whole, plan);
+    stays.keeps.insert(stays.keeps.end(), keeps.begin(), keeps.end());
+    update_plan_ = plan_for_part(std::move(stays), whole, update_->graph);
   }
   plan = plan_for_part(std::move(plan), whole, step.graph);
 }
@@ -131,12 +153,6 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
       rewrite(*made);
     }
     Plan plan = plans_(made->graph);
-    WEFT_CHECK_USER(
-        options_.accumulate == 1 || plan.stages.empty(),
-        "a pipeline adds up gradients over its micro-batches: give "
-        "micro-batches=",
-        options_.accumulate,
-        " (with a batch as much larger) instead of accumulating");
     if (plan.stages.size() == stages_.size()) {
       plan.stages = stages_;
     } else {
@@ -160,6 +176,9 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
 void Trainer::bind(PreparedStep& step, const Plan& plan) {
   step.program = lower(step.graph, plan, options_.lowering);
   mesh_ = step.program.mesh;
+  if (world_ != nullptr) {
+    world_->name_ranks(rank_names(plan));
+  }
   if (options_.budget_bytes > 0) {
     verify_memory(step.program, place(plan), options_.budget_bytes);
   }
@@ -183,19 +202,10 @@ void Trainer::note_kept(const Program& program) {
       const auto [found, is_new] =
           known.try_emplace(resident_name(input), kept_.size());
       if (is_new) {
-        const TensorType& type = block.function[input.value].type;
-        kept_.push_back(
-            {input,
-             make_type(
-                 type.dtype,
-                 whole_sizes(
-                     type, block.layouts[index(input.value)], program.mesh)),
-             {}});
+        kept_.push_back({input, holding_of(program, block, input.value)});
       }
-      for (int64_t rank = block.first_rank;
-           found->second >= before && rank <= block.last_rank;
-           ++rank) {
-        kept_[found->second].ranks.push_back(rank);
+      if (found->second >= before) {
+        add_ranks(kept_[found->second].holding, block);
       }
     }
   }
@@ -234,6 +244,14 @@ const Trainer::Resident* Trainer::find_resident(const std::string& name) const {
         return resident_name(each.input) == name;
       });
   return found == residents_.end() ? nullptr : &*found;
+}
+
+const Trainer::Kept* Trainer::find_kept(const std::string& name) const {
+  const auto found =
+      std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) {
+        return resident_name(each.input) == name;
+      });
+  return found == kept_.end() ? nullptr : &*found;
 }
 
 void Trainer::set_batch(

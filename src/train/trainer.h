@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "lower/lower.h"
 #include "plan/plan.h"
+#include "program/holding.h"
 #include "program/program.h"
 
 #include <ATen/core/Tensor.h>
@@ -120,11 +121,12 @@ class Trainer {
   // A parameter, buffer or state of the model, wherever it is kept.
   struct Kept {
     Input input;
-    TensorType whole;
-    // The ranks that have it or a piece of it, in order.
-    std::vector<int64_t> ranks;
+    Holding holding;
   };
+  // The same list on every rank.
   const std::vector<Kept>& kept() const { return kept_; }
+  // By its name, as find_resident.
+  const Kept* find_kept(const std::string& name) const;
 
   // What of that a prepared step has on this rank.
   struct Resident {
