@@ -3,12 +3,20 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 
 namespace weft {
 
-struct AllocationWatch::Counter : c10::MemoryReportingInfoBase {
+// Allocations are reported to the thread's profiler. Some of PyTorch asks it
+// for its settings too (DTensor's dispatch does), so it must be a whole one:
+// one that profiles nothing.
+struct AllocationWatch::Counter : torch::profiler::impl::ProfilerStateBase {
+  Counter()
+      : ProfilerStateBase(torch::profiler::impl::ProfilerConfig(
+            torch::profiler::impl::ProfilerState::Disabled)) {}
+
   void reportMemoryUsage(
       void* /*memory*/,
       int64_t bytes,
@@ -22,6 +30,10 @@ struct AllocationWatch::Counter : c10::MemoryReportingInfoBase {
   }
 
   bool memoryProfilingEnabled() const override { return true; }
+
+  torch::profiler::impl::ActiveProfilerType profilerType() override {
+    return torch::profiler::impl::ActiveProfilerType::NONE;
+  }
 
   int64_t live = 0;
   int64_t peak = 0;

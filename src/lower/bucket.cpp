@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives whose results nobody reads yet wait for each other and travel as
 // one: sums in storages that lie side by side (place.cpp), gathers and scatters
-// of several tensors. A bucket leaves when it is full, or when somebody reads
-// one of its results.
+// of several tensors. A bucket is closed when it is full, or when somebody
+// reads one of its results. It leaves right behind the last that joined it, so
+// that calls run while it travels.
 //
 // Ranks whose pieces are not equal do not do the same calls, but start the same
 // collectives, and must go on doing so. So buckets are formed for all blocks at
-// once: what one of them reads, or cannot join, counts for all, and between the
-// same two collectives the bucket leaves everywhere.
+// once: what one of them reads, or cannot join, counts for all.
 #include "lower/collectives.h"
 #include "lower/pass.h"
 #include "ops/kernel.h"
@@ -26,14 +26,6 @@ struct Bucket {
   // Collectives, by number.
   std::vector<size_t> members;
   int64_t bytes = 0;
-};
-
-// What leaves between one collective and the next.
-struct Departure {
-  // Before anything else happens there; else before one of the results is read,
-  // or the next collective starts.
-  bool at_once = false;
-  std::vector<Bucket> buckets;
 };
 
 // What one block has to say.
@@ -99,43 +91,29 @@ class BucketBlock {
            needs(bucket, block_.instructions[starts_[number]]);
   }
 
-  // `departures` has one more than there are collectives.
+  // By collective: the buckets that leave behind it. Those that have `joined`
+  // one do not start by themselves.
   void rewrite(
-      const std::vector<Departure>& departures,
+      const std::vector<std::vector<Bucket>>& leaving,
       const std::vector<bool>& joined) {
     std::vector<Instruction> out;
     for (size_t number = 0; number <= starts_.size(); ++number) {
-      const Departure& departure = departures[number];
-      bool has_left = false;
-      const auto leave = [&] {
-        for (const Bucket& bucket : departure.buckets) {
-          emit(bucket, out);
-        }
-        has_left = true;
-      };
-      if (departure.at_once) {
-        leave();
-      }
       for (size_t at = begin(number); at < end(number); ++at) {
         const Instruction& instruction = block_.instructions[at];
         const auto* wait = std::get_if<Wait>(&instruction);
-        if (wait != nullptr && is_joined(wait->value, joined)) {
-          continue;  // one for the whole bucket follows its start
+        // One for the whole bucket follows its start.
+        if (wait == nullptr || !is_joined(wait->value, joined)) {
+          out.push_back(instruction);
         }
-        if (!has_left &&
-            std::any_of(
-                departure.buckets.begin(),
-                departure.buckets.end(),
-                [&](const Bucket& one) { return needs(one, instruction); })) {
-          leave();
-        }
-        out.push_back(instruction);
       }
-      if (!has_left) {
-        leave();
+      if (number == starts_.size()) {
+        break;
       }
-      if (number < starts_.size() && !joined[number]) {
+      if (!joined[number]) {
         out.push_back(block_.instructions[starts_[number]]);
+      }
+      for (const Bucket& bucket : leaving[number]) {
+        emit(bucket, out);
       }
     }
     block_.instructions = std::move(out);
@@ -204,19 +182,19 @@ class Bucketing {
 
   void run() {
     const size_t count = blocks_.front().count();
-    departures_.resize(count + 1);
+    leaving_.resize(count);
     joined_.resize(count, false);
     for (size_t number = 0; number < count; ++number) {
-      leave_if(number, [&](const Bucket& bucket) {
+      close_if([&](const Bucket& bucket) {
         return any([&](const BucketBlock& block) {
           return block.needs(bucket, number);
         });
       });
       join(number);
     }
-    leave_if(count, [](const Bucket&) { return true; });
+    close_if([](const Bucket&) { return true; });
     for (BucketBlock& block : blocks_) {
-      block.rewrite(departures_, joined_);
+      block.rewrite(leaving_, joined_);
     }
   }
 
@@ -227,13 +205,11 @@ class Bucketing {
   }
 
   template <typename Test>
-  void leave_if(size_t number, const Test& test) {
-    const auto stays = std::stable_partition(
-        open_.begin(), open_.end(), [&](const Bucket& bucket) {
-          return test(bucket);
-        });
-    std::vector<Bucket>& leaving = departures_[number].buckets;
-    std::move(open_.begin(), stays, std::back_inserter(leaving));
+  void close_if(const Test& test) {
+    const auto stays = std::stable_partition(open_.begin(), open_.end(), test);
+    for (auto bucket = open_.begin(); bucket != stays; ++bucket) {
+      leaving_[bucket->members.back()].push_back(std::move(*bucket));
+    }
     open_.erase(open_.begin(), stays);
   }
 
@@ -260,18 +236,14 @@ class Bucketing {
       bytes = std::max(bytes, block.bytes(number));
     }
     bucket.bytes += bytes;
-    if (bucket.bytes >= kBucketBytes) {
-      departures_[number + 1].at_once = true;
-      leave_if(number + 1, [&](const Bucket& one) {
-        return one.bytes >= kBucketBytes;
-      });
-    }
+    close_if([](const Bucket& one) { return one.bytes >= kBucketBytes; });
   }
 
   std::vector<BucketBlock> blocks_;
   // In the order of their first members.
   std::vector<Bucket> open_;
-  std::vector<Departure> departures_;
+  // By their last members.
+  std::vector<std::vector<Bucket>> leaving_;
   std::vector<bool> joined_;
 };
 

@@ -238,6 +238,11 @@ class WindowEmitter {
             plane_sizes(in_.step, in_.node, in_.rule));
       });
     }
+    if (needs_frame(def_, in_.rule, pieces)) {
+      return emitter_.build(base_, [&](NodeBuilder& builder) {
+        return def_.framed(builder, std::move(node), in_.rule, pieces);
+      });
+    }
     Block& block = emitter_.block;
     for (const TensorType& made : types) {
       node.results.push_back(add_value(

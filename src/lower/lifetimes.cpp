@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees each storage after the last instruction that touches it, but not what
-// the step returns and what is resident. A transfer touches its operands until
-// its wait.
+// the step returns and what is resident. A transfer touches what it reads and
+// what it makes until its wait.
 #include "lower/pass.h"
 
 #include <utility>
@@ -41,11 +41,15 @@ void free_block(Block& block) {
       last_use(value, free);
     }
     if (const auto* wait = std::get_if<Wait>(&*it)) {
-      last_use(wait->value, free);
+      // Also results that nobody reads, whose bucket others wanted.
       const Start& start = *transfer[index(wait->value)];
-      for (const ValueId value :
-           stays_in_place(start.kind) ? start.results : start.operands) {
+      for (const ValueId value : start.results) {
         last_use(value, free);
+      }
+      if (!stays_in_place(start.kind)) {
+        for (const ValueId value : start.operands) {
+          last_use(value, free);
+        }
       }
     }
     if (!free.values.empty()) {

@@ -69,6 +69,9 @@ class RankStep {
       add_version(input.value, layout, mine, false);
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      if (is_unread_view(step_.nodes[i])) {
+        continue;
+      }
       emitter_.phase = step_.nodes[i].phase;
       call(i);
       origins_.resize(
@@ -86,6 +89,16 @@ class RankStep {
   std::vector<Origin> origins() { return std::move(origins_); }
 
  private:
+  // A parameter that backward was to read, but what was put in the place of its
+  // reader does not (the bias of a norm): it need not be gathered.
+  bool is_unread_view(const Node& node) const {
+    return is_view(node) &&
+           std::all_of(
+               node.results.begin(), node.results.end(), [&](ValueId result) {
+                 return sharded_.needed(result).empty();
+               });
+  }
+
   TensorType local(ValueId value, const Layout& layout) const {
     return local_type(step_[value].type, layout, emitter_.mesh, emitter_.rank);
   }

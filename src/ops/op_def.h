@@ -39,6 +39,10 @@ using LocalizeFunction = std::function<void(
 using ExpandFunction =
     std::function<std::vector<ValueId>(NodeBuilder&, const Node&)>;
 
+// See OpDef::framed.
+using FrameFunction = std::function<std::vector<ValueId>(
+    NodeBuilder&, Node local, const Rule&, const std::vector<Piece>& pieces)>;
+
 // Elements of a factor at even distances: start, start + step, ...
 struct Stripe {
   int64_t start = 0;
@@ -178,6 +182,12 @@ struct OpDef {
   // For what else a split changes (arange, tril, narrow...). Runs after
   // sizes_arg; may also drop an optional operand or change the overload.
   LocalizeFunction localize = nullptr;
+
+  // For a piece of windows that no call makes alone: appends the call, and
+  // others around it, and gives the results as the rule cuts them. `local` is
+  // the node as localize makes it, with its operands in the builder's function.
+  // Null: the call does it.
+  FrameFunction framed = nullptr;
 
   // The CPU kernel reads each element, or each row, before it writes there, and
   // allocates nothing but its results: a result may lie in the memory of an

@@ -53,12 +53,14 @@ enum class Combine : uint8_t { Sum, Mean, Max, Min, Product, Norm, Any };
 // range of elements that those steps touch, padded with `fill` where it leaves
 // the whole; a result's `~` dim comes out as that range, and is added to the
 // whole with what lies outside dropped. The op's localize turns its own padding
-// off for that dim.
+// off for that dim. With `inside` there is no padding: the range ends where the
+// whole does.
 struct Window {
   int64_t stride = 1;
   int64_t before = 0;
   int64_t after = 0;
   double fill = 0;
+  bool inside = false;
 
   bool operator==(const Window&) const = default;
 };

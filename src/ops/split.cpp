@@ -39,7 +39,20 @@ bool is_split(const Pieces& pieces) {
 Piece touched(const Window& window, const Piece& steps, int64_t whole) {
   int64_t first = steps.start * window.stride - window.before;
   int64_t last = (steps.start + steps.size - 1) * window.stride + window.after;
+  if (window.inside) {
+    first = std::max<int64_t>(first, 0);
+    last = std::min(last, whole - 1);
+  }
   return {first, last - first + 1, whole};
+}
+
+bool needs_frame(const OpDef& def, const Rule& rule, const Pieces& pieces) {
+  return def.framed != nullptr &&
+         std::any_of(
+             rule.halos.begin(), rule.halos.end(), [&](const HaloDim& halo) {
+               const Piece& steps = pieces[static_cast<size_t>(halo.factor)];
+               return steps.size != steps.whole;
+             });
 }
 
 const std::vector<DimFactors>& dims_of(const Rule& rule, TensorPlace place) {
@@ -204,6 +217,8 @@ LocalCall local_call(
         rule,
         pieces,
         plane_sizes(function, node, rule));
+  } else if (needs_frame(def, rule, pieces)) {
+    call.results = def.framed(builder, std::move(local), rule, pieces);
   } else {
     call.results = builder.call(std::move(local), types);
   }

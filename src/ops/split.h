@@ -22,6 +22,9 @@ bool is_split(const Pieces& pieces);
 // end beyond the whole.
 Piece touched(const Window& window, const Piece& steps, int64_t whole);
 
+// Whether the pieces cut windows of an op with OpDef::framed.
+bool needs_frame(const OpDef& def, const Rule& rule, const Pieces& pieces);
+
 // Operand or result `tensor` of a rule.
 struct TensorPlace {
   bool in_result = false;
@@ -52,9 +55,9 @@ Node localize(
     const Pieces& pieces);
 
 // A function with that node alone, or with the calls around it that a split
-// lookup (lookup.h) or a cut plane (plane_index.h) needs: its operands, in the
-// order of weft::operands, are inputs of their local types. Operands that
-// localize dropped are not there; `kept` tells which are.
+// lookup (lookup.h), a cut plane (plane_index.h) or a frame needs: its
+// operands, in the order of weft::operands, are inputs of their local types.
+// Operands that localize dropped are not there; `kept` tells which are.
 struct LocalCall {
   Function function;
   std::vector<size_t> kept;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing of images. Batch and channels are free. The nearest pixel repeated a
-// whole number of times splits over space as well; where pixels are blended,
-// space stays whole.
+// Resizing of images. Batch and channels are free, and so is space where a
+// pixel becomes a whole number of pixels. Where these are blended of
+// neighbours, a piece takes its border from the pieces beside it, which is
+// resized too: what comes of the border is cut off, and in backward given as
+// zeros. With corners aligned no pixel stands for so many, and space stays
+// whole; so it does with anti-aliasing, which is for smaller images.
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
+#include "ops/node_builder.h"
+#include "ops/split.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,10 +30,14 @@ struct Upsample {
   bool row_major_gradient;
   // Pixels that make one, along a dim.
   int64_t taps;
+  bool antialias;
 
+  size_t corners_position() const { return backward ? 3 : 2; }
   size_t scale_position() const {
-    return 2 + (backward ? 1 : 0) + (nearest ? 0 : 1);
+    return corners_position() + (nearest ? 0 : 1);
   }
+  // Pixels on each side of one that are blended into those that it becomes.
+  int64_t reach() const { return nearest ? 0 : taps / 2; }
 };
 
 Dims spatial_sizes(const Dims& sizes) {
@@ -40,14 +49,16 @@ Dims input_sizes(
   return up.backward ? dims_arg(node, 2) : type_arg(function, node, 0).sizes;
 }
 
-// How often a pixel is repeated along a dim; 0 when it is not a whole number.
+// How many pixels one becomes along a dim; 0 when it is not a whole number.
 int64_t repeats(
     const Upsample& up,
     const Node& node,
     size_t dim,
     int64_t input,
     int64_t output) {
-  if (!up.nearest || input == 0 || output % input != 0) {
+  const bool aligned =
+      !up.nearest && bool_arg(node, up.corners_position(), false);
+  if (aligned || up.antialias || input == 0 || output % input != 0) {
     return 0;
   }
   const int64_t ratio = output / input;
@@ -63,16 +74,34 @@ Rule upsample_rule(
   std::string small = "n c";
   std::string large = "n c";
   for (size_t d = 0; d < up.spatial; ++d) {
-    if (repeats(up, node, d, input[d], output[d]) > 0) {
-      small += cat(" s", d, "=", input[d]);
+    const int64_t ratio = repeats(up, node, d, input[d], output[d]);
+    if (ratio > 0) {
+      // One that becomes one takes nothing from its neighbours.
+      const bool is_blended = up.reach() > 0 && ratio > 1;
+      small += cat(" s", d, "=", input[d], is_blended ? "~" : "");
       large += cat(" (s", d, "=", input[d], " r", d, "!)");
     } else {
       small += cat(" s", d, "=", input[d], "!");
       large += cat(" p", d, "!");
     }
   }
-  return up.backward ? rule_from_terms({large}, {small}, function, node)
-                     : rule_from_terms({small}, {large}, function, node);
+  Rule rule = up.backward ? rule_from_terms({large}, {small}, function, node)
+                          : rule_from_terms({small}, {large}, function, node);
+  for (Factor& factor : rule.factors) {
+    if (factor.kind == FactorKind::Halo) {
+      factor.window = {
+          .before = up.reach(), .after = up.reach(), .inside = true};
+    }
+  }
+  return rule;
+}
+
+// The pixels of the smaller image along a dim that a piece of it touches.
+Piece touched_pixels(
+    const Rule& rule, const std::vector<Piece>& pieces, size_t dim) {
+  const auto steps = static_cast<size_t>(find_factor(rule, cat("s", dim)));
+  const Factor& factor = rule.factors[steps];
+  return touched(factor.window, pieces[steps], factor.size);
 }
 
 // The sizes named in the arguments are those of the pieces.
@@ -86,8 +115,7 @@ void localize_upsample(
   for (size_t d = 0; d < up.spatial; ++d) {
     const int repeat = find_factor(rule, cat("r", d));
     if (repeat >= 0) {
-      const int steps = find_factor(rule, cat("s", d));
-      sizes[d] = pieces[static_cast<size_t>(steps)].size *
+      sizes[d] = touched_pixels(rule, pieces, d).size *
                  pieces[static_cast<size_t>(repeat)].size;
     }
   }
@@ -95,8 +123,7 @@ void localize_upsample(
   if (up.backward) {
     Dims input = {pieces[0].size, pieces[1].size};
     for (size_t d = 0; d < up.spatial; ++d) {
-      const int steps = find_factor(rule, cat("s", d));
-      input.push_back(pieces[static_cast<size_t>(steps)].size);
+      input.push_back(touched_pixels(rule, pieces, d).size);
     }
     set_arg(node, 2, to_arg(input));
   }
@@ -117,6 +144,84 @@ std::vector<TensorType> upsample_types(
   Dims sizes = dims_arg(node, 1);
   sizes.insert(sizes.begin(), operand.sizes.begin(), operand.sizes.begin() + 2);
   return {in_format_of(operand, operand.dtype, std::move(sizes))};
+}
+
+// What the border of a piece becomes along a dim of the larger image.
+struct Frame {
+  int64_t before = 0;
+  int64_t inside = 0;
+  int64_t behind = 0;
+};
+
+Frame frame_of(const Rule& rule, const std::vector<Piece>& pieces, size_t dim) {
+  const int repeat = find_factor(rule, cat("r", dim));
+  if (repeat < 0) {
+    return {};
+  }
+  const Piece range = touched_pixels(rule, pieces, dim);
+  const Piece& own =
+      pieces[static_cast<size_t>(find_factor(rule, cat("s", dim)))];
+  const int64_t ratio = pieces[static_cast<size_t>(repeat)].size;
+  return {
+      .before = (own.start - range.start) * ratio,
+      .inside = own.size * ratio,
+      .behind = (range.start + range.size - own.start - own.size) * ratio};
+}
+
+// The larger image with its border, cut off.
+std::vector<ValueId> append_framed(
+    const Upsample& up,
+    NodeBuilder& builder,
+    Node local,
+    const Rule& rule,
+    const std::vector<Piece>& pieces) {
+  const std::vector<TensorType> types =
+      upsample_types(up, builder.function(), local);
+  ValueId image = builder.call(std::move(local), types).front();
+  for (size_t d = 0; d < up.spatial; ++d) {
+    const Frame frame = frame_of(rule, pieces, d);
+    if (frame.before + frame.behind > 0) {
+      image = builder.call(
+          "aten.slice.Tensor",
+          {{image},
+           {static_cast<int64_t>(d + 2)},
+           {frame.before},
+           {frame.before + frame.inside}});
+    }
+  }
+  return {image};
+}
+
+// Its gradient, with zeros for the border.
+std::vector<ValueId> append_framed_backward(
+    const Upsample& up,
+    NodeBuilder& builder,
+    Node local,
+    const Rule& rule,
+    const std::vector<Piece>& pieces) {
+  const ValueId own = value_arg(local, 0);
+  TensorType type = builder.type(own);
+  // For the last dim first.
+  Dims pad;
+  for (size_t d = up.spatial; d-- > 0;) {
+    const Frame frame = frame_of(rule, pieces, d);
+    pad.push_back(frame.before);
+    pad.push_back(frame.behind);
+    type.sizes[d + 2] += frame.before + frame.behind;
+  }
+  Node padding;
+  padding.op = "aten.constant_pad_nd";
+  padding.args = {{own}, to_arg(pad), {0.0}};
+  const ValueId framed =
+      builder
+          .call(
+              std::move(padding),
+              {in_format_of(builder.type(own), type.dtype, type.sizes)})
+          .front();
+  set_arg(local, 0, {framed});
+  const std::vector<TensorType> types =
+      upsample_types(up, builder.function(), local);
+  return builder.call(std::move(local), types);
 }
 
 // An index and a weight a tap, for every place along every dim.
@@ -209,9 +314,14 @@ std::vector<std::string_view> examples_of(
                               "(f32[4, 8, 4, 4], [8, 8], 2.0, 2.0)",
                               "(f32[4, 8, 4, 4], [7, 8])"};
       }
-      return {
-          backward ? "(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4], false)"
-                   : "(f32[4, 8, 4, 4], [8, 12], true)"};
+      return backward ? std::vector<std::string_view>{
+                            "(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4], false)",
+                            "(f32[4, 8, 8, 12], [8, 12], [4, 8, 4, 4], true)"}
+                      : std::vector<std::string_view>{
+                            "(f32[4, 8, 4, 4], [8, 12], false)",
+                            "(f32[4, 8, 8, 4], [16, 8], false, 2.0, 2.0)",
+                            "(f32[4, 8, 4, 4], [8, 4], false)",
+                            "(f32[4, 8, 4, 4], [8, 12], true)"};
     default:
       if (mode.nearest) {
         return {
@@ -226,7 +336,12 @@ std::vector<std::string_view> examples_of(
 
 OpDef upsample_op(const UpsampleMode& mode, bool backward) {
   const Upsample up = {
-      mode.spatial, mode.nearest, backward, mode.row_major_gradient, mode.taps};
+      mode.spatial,
+      mode.nearest,
+      backward,
+      mode.row_major_gradient,
+      mode.taps,
+      mode.antialias};
   OpDef def;
   def.name = backward ? mode.backward : mode.name;
   def.rule_of = [up](const Function& function, const Node& node) {
@@ -243,6 +358,16 @@ OpDef upsample_op(const UpsampleMode& mode, bool backward) {
                      const std::vector<Piece>& pieces) {
     localize_upsample(up, function, node, pieces);
   };
+  if (!mode.nearest && !mode.antialias) {
+    const auto append = backward ? append_framed_backward : append_framed;
+    def.framed = [up, append](
+                     NodeBuilder& builder,
+                     Node local,
+                     const Rule& rule,
+                     const std::vector<Piece>& pieces) {
+      return append(up, builder, std::move(local), rule, pieces);
+    };
+  }
   def.backward = backward ? "" : mode.backward;
   def.examples = examples_of(mode, backward);
   if (!backward) {

@@ -130,19 +130,21 @@ class Expansion {
 
   // --- The batch.
 
-  // The first image or volume of the batch.
+  // The first image or volume of the batch, or where there is none the first
+  // signal: one dim after the channels.
   const TensorType& image() const {
-    for (const Input& input : step_.inputs) {
-      const TensorType& type = step_[input.value].type;
-      if (input.kind == InputKind::Batch &&
-          type.sizes.size() >= kFirstSpatialDim + 2) {
-        return type;
+    for (const size_t least : {kFirstSpatialDim + 2, kFirstSpatialDim + 1}) {
+      for (const Input& input : step_.inputs) {
+        const TensorType& type = step_[input.value].type;
+        if (input.kind == InputKind::Batch && type.sizes.size() >= least) {
+          return type;
+        }
       }
     }
     throw UserError(
         cat(print(parallel_),
-            ": spatial splits images and volumes, and no input of the batch "
-            "has 4 or 5 dims"));
+            ": spatial splits signals, images and volumes, and no input of the "
+            "batch has 3 to 5 dims"));
   }
 
   std::string spatial_name(size_t position) const {

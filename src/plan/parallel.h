@@ -37,7 +37,7 @@ struct Parallel {
   // `expert=N`: parameters that are one matrix an expert are split by experts;
   // all else takes the axis for one more part of the batch.
   int64_t expert = 1;
-  // `spatial=2x2`: dims of images or volumes after the channels.
+  // `spatial=2x2`: dims of signals, images or volumes after the channels.
   std::vector<int64_t> spatial = {};
   // `zero=1`: optimizer states are split over `data`; 2: gradients too, as soon
   // as they are made; 3: parameters too, gathered before use.

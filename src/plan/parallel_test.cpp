@@ -130,6 +130,18 @@ backward:
 }
 )";
 
+constexpr const char* kSignals = R"(graph @signals
+
+func @step {
+  input %signal : f32[8, 3, 10] = batch "signal"
+  input %labels : i64[8, 10] = batch "labels"
+forward:
+  %y = aten.relu(%signal) : f32[8, 3, 10]
+  %loss = aten.sum(%y) : f32[]
+  return loss = %loss
+}
+)";
+
 Parallel parse(const std::string& text) { return parse_parallel(text, "p"); }
 
 std::string message_of(const std::string& text) {
@@ -419,13 +431,20 @@ TEST(Expand, ExpertsAndImages) {
       "  %labels [-, height, width]\n"
       "}\n");
   EXPECT_EQ(
+      plan_of("spatial=3", kSignals),
+      "plan @signals on <width=3> {\n"
+      "  recompute cheap\n"
+      "  %signal [-, -, width]\n"
+      "  %labels [-, width]\n"
+      "}\n");
+  EXPECT_EQ(
       plan_of("spatial=2x2x2", kOthers),
       "spatial=2x2x2: spatial has more numbers than f32[4, 3, 8, 8] has dims "
       "after the channels");
   EXPECT_EQ(
       plan_of("spatial=2", kText),
-      "spatial=2: spatial splits images and volumes, and no input of the batch "
-      "has 4 or 5 dims");
+      "spatial=2: spatial splits signals, images and volumes, and no input of "
+      "the batch has 3 to 5 dims");
   EXPECT_EQ(
       plan_of("expert=2", kText),
       "expert=2: expert=2 splits parameters that hold one matrix an expert, "

@@ -22,6 +22,7 @@ MODELS = {
     "resnet": {"layers": (1, 1, 1, 1), "image": 16, "classes": 7},
     "unet3d": {"channels": (8, 16), "volume": 8},
     "moe": {},
+    "signals": {},
 }
 
 ANY = [
@@ -30,6 +31,8 @@ ANY = [
     "data=2,zero=1",
     "data=2,zero=2",
     "data=2,zero=3",
+    "data=3,zero=3",
+    "data=8,zero=3",
     "data=4,zero=3,shard=2",
     "tensor=2",
     "tensor=3",
@@ -44,7 +47,9 @@ TEXT = [
     "tensor=2,sequence",
     "tensor=4,sequence",
     "context=2",
+    "context=3",
     "context=4",
+    "context=8",
     "ulysses=2",
     "ulysses=4",
     "data=2,tensor=2,sequence,zero=3",
@@ -53,8 +58,27 @@ TEXT = [
     "data=2,context=2,zero=1",
     "tensor=2,sequence,context=2",
 ]
-IMAGES = ["spatial=2", "spatial=4", "spatial=2x2", "spatial=2x2x2", "data=2,spatial=2,zero=3", "spatial=2,tensor=2"]
-EXPERTS = ["expert=2", "expert=4", "data=2,expert=2,zero=3", "expert=2,tensor=2", "data=2,expert=2,tensor=2,zero=1"]
+SIGNALS = ["spatial=2", "spatial=3", "spatial=4", "spatial=8", "data=2,spatial=2,zero=3", "spatial=2,tensor=2"]
+IMAGES = [*SIGNALS, "spatial=2x2", "spatial=2x2x2", "data=2,spatial=2x2,zero=1"]
+EXPERTS = [
+    "expert=2",
+    "expert=4",
+    "data=2,expert=2,zero=3",
+    "expert=2,tensor=2",
+    "data=2,expert=2,tensor=2,zero=1",
+    "expert=2,context=2",
+]
+KINDS = {
+    "gpt": TEXT,
+    "llama": TEXT,
+    "bert": TEXT,
+    "t5": TEXT,
+    "vit": ["spatial=2", "data=2,spatial=2x2,zero=3"],
+    "resnet": IMAGES,
+    "unet3d": IMAGES,
+    "moe": TEXT + EXPERTS,
+    "signals": SIGNALS,
+}
 
 # What the model has no room for: two heads of keys and values; 2 x 2 x 2 spatial dims of an image.
 NOT = {
@@ -67,8 +91,7 @@ NOT = {
 
 
 def words_for(model):
-    kinds = ANY + (IMAGES if model in ("resnet", "unet3d") else TEXT if model != "vit" else [])
-    return [words for words in kinds + (EXPERTS if model == "moe" else []) if (model, words) not in NOT]
+    return [words for words in ANY + KINDS[model] if (model, words) not in NOT]
 
 
 def rank_count(words):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A captured step under a plan, all ranks in this process, beside the step as it is."""
 
+import math
 import random
 import re
 
@@ -60,12 +61,15 @@ def random_plan(step, seed):
     """A valid plan of random layouts, on a random mesh of 2 to 8 ranks."""
     draw = random.Random(seed)
     mesh = draw.choice([{"x": 2}, {"x": 3}, {"x": 4}, {"x": 2, "y": 2}, {"x": 2, "y": 3}, {"x": 2, "y": 2, "z": 2}])
-    lines = []
+    parameters = {key for kind, key in step.graph.inputs("step") if kind == "parameter"}
+    lines = ["  recompute cheap"] if draw.random() < 0.5 else []
     for name, sizes in step.values:
         is_input = "/" not in name
         if not sizes or draw.random() > (0.5 if is_input else 0.05):
             continue
         lines.append(f"  %{name} {random_layout(draw, mesh, sizes)}")
+        if name in parameters and draw.random() < 0.3:
+            lines[-1] += f" compute {random_layout(draw, mesh, sizes)}"
     axes = ", ".join(f"{name}={size}" for name, size in mesh.items())
     return f"plan @model on <{axes}> {{\n" + "\n".join(lines) + "\n}\n"
 
@@ -78,4 +82,15 @@ def random_layout(draw, mesh, sizes):
         if draw.random() < 0.7 and left[dim] >= mesh[axis]:
             axes[dim].append(axis)
             left[dim] //= mesh[axis]
-    return "[" + ", ".join("*".join(names) or "-" for names in axes) + "]"
+    return "[" + ", ".join(random_dim(draw, mesh, names, size) for names, size in zip(axes, sizes)) + "]"
+
+
+def random_dim(draw, mesh, names, size):
+    """Now and then in sections, of which each is split, or every n-th element is."""
+    ways = math.prod(mesh[name] for name in names)
+    sections = [n for n in range(2, size) if size % n == 0 and size // n >= ways]
+    if names and sections and draw.random() < 0.15:
+        count = draw.choice(sections)
+        split = f"{'*'.join(names)}:{size // count}"
+        return draw.choice([f"({count} {split})", f"({split} {count})"])
+    return "*".join(names) or "-"

@@ -31,6 +31,7 @@ QUICK = [
     ("unet3d", "tensor=2"),
     ("moe", "expert=2"),
     ("moe", "tensor=2,sequence"),
+    ("signals", "spatial=2"),
 ]
 CELLS = [(model, words) for model in MODELS for words in words_for(model)]
 
@@ -65,7 +66,6 @@ def test_two_real_ranks(tmp_path):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "ranks"), sorted({(model, rank_count(words)) for model, words in CELLS}))
 def test_real_ranks(tmp_path, model, ranks):
     check_ranks(ranks, tmp_path, [(model, words) for words in words_for(model) if rank_count(words) == ranks])

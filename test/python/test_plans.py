@@ -8,7 +8,9 @@ import sys
 
 import pytest
 import torch
+from kinds import worst
 from lockstep import Step
+from safetensors.torch import load_file, save_file
 
 PROGRAM = pathlib.Path(sys.executable).parent / "weft"
 
@@ -20,13 +22,23 @@ MODELS = {
     "gpt_ring": "gpt without dropout",
     "gpt_2d": "gpt",
     "gpt_3d": "gpt",
+    "gpt_25d": "gpt",
+    "gpt_zero1": "gpt",
+    "gpt_hybrid_shard": "gpt",
+    "gpt_megatron_zero3": "gpt",
+    "llama_context_tensor": "llama",
+    "moe_experts": "moe",
     "cosmoflow_spatial": "cosmoflow",
+    "unet3d_spatial": "unet3d",
 }
 # The file in examples/models, and arguments of its function `tiny`.
 SOURCES = {
     "gpt": ("gpt", {}),
     "gpt without dropout": ("gpt", {"dropout": 0.0}),
+    "llama": ("llama", {}),
+    "moe": ("moe", {}),
     "cosmoflow": ("cosmoflow", {}),
+    "unet3d": ("unet3d", {"volume": 8}),
 }
 
 
@@ -64,9 +76,29 @@ def steps():
 
 @pytest.mark.parametrize("plan", MODELS)
 def test_a_plan_is_exact(root, steps, plan):
-    worst = steps[MODELS[plan]].difference((root / "examples" / "plans" / f"{plan}.plan").read_text())
-    assert worst["loss"] < 1e-6
-    assert worst["gradient"] < 1e-5
+    difference = steps[MODELS[plan]].difference((root / "examples" / "plans" / f"{plan}.plan").read_text())
+    assert difference["loss"] < 1e-6
+    assert difference["gradient"] < 1e-5
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("plan", MODELS)
+def test_a_plan_is_exact_on_real_ranks(root, graphs, steps, tmp_path, plan):
+    step = steps[MODELS[plan]]
+    named = zip(step.graph.inputs("step"), step.inputs, strict=True)
+    inputs = {f"{kind}/{key}": value.clone().contiguous() for (kind, key), value in named if kind != "constant"}
+    save_file(inputs, tmp_path / "inputs")
+    command = [PROGRAM, "run", graphs / f"{MODELS[plan]}.graph", "--plan", root / "examples" / "plans" / f"{plan}.plan"]
+    files = ["--inputs", tmp_path / "inputs", "--outputs", tmp_path / "outputs", "--seed", "3", "--threads", "1"]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    outputs = load_file(tmp_path / "outputs")
+    expected = {key: value for (kind, key), value in step.expected.items() if kind == "gradient"}
+    loss = next(value for (kind, _), value in step.expected.items() if kind == "loss")
+    got = outputs["loss"].item(), {key: outputs[f"gradient/{key}"] for key in expected}
+    loss_difference, gradient_difference = worst(got, (loss.item(), expected))
+    assert loss_difference < 1e-6
+    assert gradient_difference < 1e-5
 
 
 def test_every_plan_is_tested(root):

@@ -36,7 +36,13 @@ LAYERS_2D = {
     "average": lambda: nn.AvgPool2d(3, stride=2, padding=1),
     "average without padding": lambda: nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False),
     "nearest": lambda: nn.Upsample(scale_factor=2),
+    "bilinear": lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+    "bilinear, oblong": lambda: nn.Upsample(scale_factor=(3, 1), mode="bilinear"),
+    "bicubic": lambda: nn.Upsample(scale_factor=2, mode="bicubic"),
+    "bilinear, corners aligned": lambda: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True),
 }
+# What no window says is gathered.
+GATHERED = {"average without padding", "bilinear, corners aligned"}
 LAYERS_3D = {
     "3": lambda: nn.Conv3d(2, 3, 3, padding=1),
     "stride 2": lambda: nn.Conv3d(2, 3, 3, stride=2, padding=1, bias=False),
@@ -44,6 +50,15 @@ LAYERS_3D = {
     "largest": lambda: nn.MaxPool3d(2),
     "largest with borders": lambda: nn.MaxPool3d(3, stride=2, padding=1),
     "average": lambda: nn.AvgPool3d(2),
+    "trilinear": lambda: nn.Upsample(scale_factor=2, mode="trilinear"),
+}
+LAYERS_1D = {
+    "3": lambda: nn.Conv1d(2, 3, 3, padding=1),
+    "dilation, stride": lambda: nn.Conv1d(2, 4, 3, stride=2, dilation=3, padding=2, groups=2),
+    "transposed": lambda: nn.ConvTranspose1d(2, 3, 4, stride=3, padding=1),
+    "largest": lambda: nn.MaxPool1d(3, stride=2),
+    "average": lambda: nn.AvgPool1d(2),
+    "linear": lambda: nn.Upsample(scale_factor=3, mode="linear"),
 }
 
 
@@ -83,7 +98,7 @@ def test_layers_of_images(layer):
     for mesh, layout in (TWO, FOUR, UNEVEN, EIGHT):
         worst = step.difference(plan(mesh, layout))
         assert max(worst.values()) < 1e-9, (mesh, worst)
-        assert "all_gather" not in transfers(step, plan(mesh, layout)) or layer == "average without padding"
+        assert "all_gather" not in transfers(step, plan(mesh, layout)) or layer in GATHERED
 
 
 @pytest.mark.parametrize("layer", LAYERS_3D)
@@ -93,6 +108,17 @@ def test_layers_of_volumes(layer):
         worst = step.difference(plan(mesh, layout))
         assert max(worst.values()) < 1e-9, (mesh, worst)
         assert "all_gather" not in transfers(step, plan(mesh, layout))
+
+
+@pytest.mark.parametrize("layer", LAYERS_1D)
+def test_layers_of_signals(layer):
+    step = step_of(LAYERS_1D[layer], (3, 2, 29), nn.Conv1d)
+    for ways in (2, 3, 8):
+        text = plan(f"<w={ways}>", "[-, -, w]")
+        worst = step.difference(text)
+        assert max(worst.values()) < 1e-9, (ways, worst)
+        # Borders of 8 pieces are as much as the whole, and that may be had instead.
+        assert ways == 8 or "all_gather" not in transfers(step, text)
 
 
 def test_borders_wider_than_a_piece_come_from_several_ranks():
