@@ -85,8 +85,8 @@ class Executor {
   const int64_t rank_;
   const World* const world_;
   MemoryMeter meter_;
-  // Where in the arena what no kernel writes ends: the batch, and what
-  // transfers bring.
+  // Where in the arena what no kernel of PyTorch writes ends: the batch, what
+  // transfers bring, and what kernels of ours make.
   int64_t filled_end_bytes_ = 0;
   // By value.
   std::vector<at::Tensor> tensors_;

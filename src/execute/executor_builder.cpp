@@ -153,19 +153,25 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Call& call) {
 }
 
 ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
+  const Scratch& scratch = block_.scratch[index(id)];
   Kernel kernel = bind_kernel(
       {block_.function,
        node,
        tensors(operands(node)),
        tensors(node.results),
-       level_pieces(program_, block_, node.results.front(), rank_)});
+       level_pieces(program_, block_, node.results.front(), rank_),
+       scratch.bytes > 0
+           ? tensor_over(
+                 step_ + scratch.offset, make_type(DType::U8, {scratch.bytes}))
+           : at::Tensor()});
   if (kernel) {
+    note_filled(node, scratch);
     return [kernel, seed = seed_](int64_t step, StepClock*) {
       kernel({seed, step});
     };
   }
   CallMemory memory(&executor_.meter_);
-  add_rooms(block_.scratch[index(id)], memory);
+  add_rooms(scratch, memory);
   std::vector<at::Tensor> results = tensors(node.results);
   for (size_t i = 0; i < results.size(); ++i) {
     const at::Tensor& result = results[i];
@@ -183,6 +189,17 @@ ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {
   return [call, &stack = executor_.stack_](int64_t, StepClock*) {
     call->run(stack);
   };
+}
+
+void ExecutorBuilder::note_filled(const Node& node, const Scratch& scratch) {
+  int64_t& end = executor_.filled_end_bytes_;
+  end = std::max(end, scratch.offset + scratch.bytes);
+  for (const ValueId made : node.results) {
+    const int64_t offset = block_.offsets[index(made)];
+    if (offset >= 0) {
+      end = std::max(end, offset + storage_bytes(block_, made));
+    }
+  }
 }
 
 // First what was planned for it, then every other part of the arena that is not

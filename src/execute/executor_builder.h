@@ -59,6 +59,8 @@ class ExecutorBuilder {
   // Joins all groups of the block.
   void join_groups();
 
+  // Counts what a kernel of ours writes: it does not ask the allocator.
+  void note_filled(const Node& node, const Scratch& scratch);
   void add_rooms(const Scratch& scratch, CallMemory& memory);
   // Keeps track of what is in use.
   void follow(const Instruction& instruction);

@@ -2,10 +2,13 @@
 #include "execute/kernel.h"
 
 #include "execute/batch_norm_kernel.h"
+#include "execute/fused_kernel.h"
 #include "execute/guard.h"
 #include "execute/optimizer_kernel.h"
 #include "execute/optimizer_settings.h"
 #include "execute/random_kernel.h"
+
+#include <ATen/ops/empty.h>
 
 namespace weft {
 
@@ -30,10 +33,23 @@ Kernel bind_kernel(KernelArguments arguments) {
   if (Kernel kernel = bind_batch_norm_kernel(arguments)) {
     return kernel;
   }
+  if (Kernel kernel = bind_fused_kernel(arguments)) {
+    return kernel;
+  }
   if (draws(arguments.node)) {
     return bind_random_kernel(std::move(arguments));
   }
   return {};
+}
+
+at::Tensor work_memory(const KernelArguments& arguments, at::ScalarType type) {
+  const at::Tensor bytes =
+      arguments.work.defined()
+          ? arguments.work
+          : at::empty(
+                {work_bytes_of(arguments.function, arguments.node)},
+                arguments.results.front().options().dtype(at::kByte));
+  return bytes.view(type);
 }
 
 std::vector<Piece> whole_pieces(const Dims& sizes) {

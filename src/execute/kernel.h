@@ -32,7 +32,13 @@ struct KernelArguments {
   std::vector<at::Tensor> results;
   // Of result 0: which part of the whole value this rank makes, one a dim.
   std::vector<Piece> piece;
+  // Bytes to work in, as many as OpDef::work_bytes says; a kernel that is given
+  // none takes them by itself.
+  at::Tensor work = {};
 };
+
+// The memory to work in, as elements of that type.
+at::Tensor work_memory(const KernelArguments& arguments, at::ScalarType type);
 
 // Bound to its tensors; call once a step.
 using Kernel = std::function<void(const StepContext&)>;

@@ -11,7 +11,8 @@
 namespace weft {
 
 int64_t call_scratch_bytes(const Function& function, const Node& node) {
-  return node.op.starts_with("weft.") ? 0 : scratch_bytes_of(function, node);
+  return node.op.starts_with("weft.") ? work_bytes_of(function, node)
+                                      : scratch_bytes_of(function, node);
 }
 
 Reuse::Reuse(Block& block)
@@ -70,8 +71,10 @@ bool Reuse::overwrite(ValueId result, ValueId operand) {
   }
   const Node& node = function.nodes[index(made_by)];
   const OpDef* def = find_op(node.op);
+  // One of PyTorch's that allocates more than its results may be another kernel
+  // than the one that was proved to work in place.
   if (def == nullptr || !def->in_place ||
-      call_scratch_bytes(function, node) > 0) {
+      call_scratch_bytes(function, node) > work_bytes_of(function, node)) {
     return false;
   }
   const ValueId below = storage(operand);

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Bytes that the call of a node takes besides its results. Kernels of ours
-// (weft.*) take none.
+// Bytes that the call of a node takes besides its results: PyTorch's kernel, or
+// ours (weft.*), which may take others than eager PyTorch for the same.
 int64_t call_scratch_bytes(const Function& function, const Node& node);
 
 // Decides which results may lie in the storage of an operand, and keeps track

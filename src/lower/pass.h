@@ -105,6 +105,8 @@ void fold_time(Lowering& lowering);
 // Each rank gets its stages' work, in the order of the schedule, and what other
 // stages make (cut_stages.cpp).
 void cut_stages(Lowering& lowering);
+// Two calls become one that needs less memory (fuse.cpp).
+void fuse(Lowering& lowering);
 // Views of what transfers bring are made where they are read (late_views.cpp).
 void late_views(Lowering& lowering);
 // Collectives whose results nobody reads yet travel together (bucket.cpp).

@@ -34,6 +34,7 @@ Program lower(
       {"shard", shard},
       {"fold_time", fold_time},
       {"cut_stages", cut_stages},
+      {"fuse", fuse, /*optional=*/true},
       {"late_views", late_views, /*optional=*/true},
       {"bucket", bucket, /*optional=*/true},
       {"gather_ahead", gather_ahead, /*optional=*/true},

@@ -71,6 +71,7 @@ void add_sort_ops(OpTable& ops);
 void add_attention_ops(OpTable& ops);
 void add_gpu_attention_ops(OpTable& ops);
 void add_recurrent_ops(OpTable& ops);
+void add_fused_ops(OpTable& ops);
 void add_optimizer_ops(OpTable& ops);
 void add_guard_ops(OpTable& ops);
 

@@ -41,7 +41,9 @@ KernelMemory memory_of(const Function& function, const Node& node) {
       return count->memory(function, node);
     }
   }
-  const int64_t bytes = scratch_bytes_of(function, node);
+  const int64_t bytes = node.op.starts_with("weft.")
+                            ? work_bytes_of(function, node)
+                            : scratch_bytes_of(function, node);
   return bytes == 0 ? KernelMemory{} : KernelMemory{{{bytes, 0, 1}}, {}};
 }
 

@@ -35,7 +35,8 @@ struct ScratchCount {
 };
 
 // For ops with and without an entry. Where the entry has a plain count, that is
-// one temporary, there from the first moment to the last.
+// one temporary, there from the first moment to the last; of a kernel of ours
+// (weft.*), its work_bytes.
 KernelMemory memory_of(const Function& function, const Node& node);
 
 // Writes down what a kernel takes, in its order.

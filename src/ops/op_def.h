@@ -148,6 +148,19 @@ struct InputGradient {
   int mask_arg = -1;
 };
 
+// Two calls that an op does as one, and with less memory: the second alone
+// reads what the first makes, and there is only a part of that at a time. The
+// results have the bits of the two.
+struct Fusion {
+  // Their operators.
+  std::string_view first = "";
+  std::string_view second = "";
+  // The one call's arguments; none where those of the two do not allow it.
+  std::function<std::optional<std::vector<Arg>>(
+      const Function&, const Node& first, const Node& second)>
+      join = nullptr;
+};
+
 struct OpDef {
   // "aten.mm", "aten.sum.dim_IntList", "weft.adamw".
   std::string_view name = "";
@@ -167,9 +180,13 @@ struct OpDef {
   // Compute, zero for View.
   CountFunction flops = nullptr;
 
-  // Bytes that the CPU kernel allocates besides its results and gives back
-  // before it returns. Null: none.
+  // Bytes that PyTorch's CPU kernel allocates besides its results and gives
+  // back before it returns. Null: none.
   CountFunction scratch_bytes = nullptr;
+
+  // Bytes that a kernel of ours (`weft.*`) works in besides its results: it
+  // allocates nothing, and lowering gives them a place. Null: none.
+  CountFunction work_bytes = nullptr;
 
   // The result types, or none where only PyTorch knows. Null where PyTorch has
   // a meta kernel in C++ and the op is rare. Capture asks here first: it is
@@ -191,7 +208,7 @@ struct OpDef {
 
   // The CPU kernel reads each element, or each row, before it writes there, and
   // allocates nothing but its results: a result may lie in the memory of an
-  // operand of its type.
+  // operand of its type. (What a kernel of ours works in lies elsewhere.)
   bool in_place = false;
 
   // Position among the operands of the index that looks up the `?` factor.
@@ -220,6 +237,10 @@ struct OpDef {
   std::optional<PlaneIndex> plane_index = std::nullopt;
   std::optional<InputGradient> input_gradient = std::nullopt;
 
+  // What lowering puts it in the place of (lower/fuse.cpp), once every rank has
+  // its own calls: such an op needs no rule.
+  std::vector<Fusion> fusions = {};
+
   // The backward op(s) that autograd calls for it, for docs/ops.md; empty when
   // its gradient is made of other ops.
   std::string_view backward = "";
@@ -242,8 +263,14 @@ const OpDef* find_op(std::string_view name);
 Rule rule_of(const Function& function, const Node& node);
 int64_t flops_of(const Function& function, const Node& node);
 int64_t scratch_bytes_of(const Function& function, const Node& node);
+int64_t work_bytes_of(const Function& function, const Node& node);
 bool is_view(const Node& node);
 bool is_random(const Node& node);
 Linear linear_of(const Node& node);
+
+// The call that does both, with the second's results; none for most pairs. That
+// nobody else reads what the first makes is for the caller to know.
+std::optional<Node> fused(
+    const Function& function, const Node& first, const Node& second);
 
 }  // namespace weft

@@ -6,7 +6,9 @@
 #include "ops/rule_text.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -28,6 +30,29 @@ OpsByName make_lookup(const OpTable& ops) {
     WEFT_CHECK(added, "two entries for ", def.name);
   }
   return lookup;
+}
+
+struct FusedOp {
+  std::string_view name;
+  const Fusion* fusion = nullptr;
+};
+
+using FusionsByPair =
+    std::map<std::pair<std::string_view, std::string_view>, FusedOp>;
+
+FusionsByPair make_fusions(const OpTable& ops) {
+  FusionsByPair fusions;
+  for (const OpDef& def : ops) {
+    for (const Fusion& each : def.fusions) {
+      bool added =
+          fusions
+              .emplace(
+                  std::pair(each.first, each.second), FusedOp{def.name, &each})
+              .second;
+      WEFT_CHECK(added, "two fusions of ", each.first, " and ", each.second);
+    }
+  }
+  return fusions;
 }
 
 int64_t largest_count(const Function& function, const Node& node) {
@@ -77,6 +102,7 @@ const std::vector<OpFamily>& op_families() {
       {"Attention", add_attention_ops},
       {"Attention on GPUs", add_gpu_attention_ops},
       {"Recurrent layers", add_recurrent_ops},
+      {"Two calls as one", add_fused_ops},
       {"Optimizer steps", add_optimizer_ops},
       {"Guards", add_guard_ops}};
   return families;
@@ -123,6 +149,13 @@ int64_t scratch_bytes_of(const Function& function, const Node& node) {
              : 0;
 }
 
+int64_t work_bytes_of(const Function& function, const Node& node) {
+  const OpDef* def = find_op(node.op);
+  return def != nullptr && def->work_bytes != nullptr
+             ? def->work_bytes(function, node)
+             : 0;
+}
+
 bool is_view(const Node& node) {
   const OpDef* def = find_op(node.op);
   return def != nullptr && def->kind == OpKind::View;
@@ -150,6 +183,26 @@ Linear linear_of(const Node& node) {
     return operands(node).size() < terms ? Linear::No : Linear::All;
   }
   return def->linear;
+}
+
+std::optional<Node> fused(
+    const Function& function, const Node& first, const Node& second) {
+  static const FusionsByPair fusions = make_fusions(all_ops());
+  const auto found = fusions.find({first.op, second.op});
+  if (found == fusions.end()) {
+    return std::nullopt;
+  }
+  std::optional<std::vector<Arg>> args =
+      found->second.fusion->join(function, first, second);
+  if (!args) {
+    return std::nullopt;
+  }
+  Node node;
+  node.op = found->second.name;
+  node.args = std::move(*args);
+  node.results = second.results;
+  node.phase = second.phase;
+  return node;
 }
 
 }  // namespace weft

@@ -196,6 +196,9 @@ void follow_schedule(Parallel& parallel, const WordReader& words) {
   if (!words.has_seen("micro-batches")) {
     parallel.micro_batches = parallel.own_schedule->micro_batches;
   }
+  if (!words.has_seen("slices")) {
+    parallel.slices = parallel.own_schedule->slices;
+  }
 }
 
 void verify_own_schedule(const Parallel& parallel) {
@@ -224,6 +227,7 @@ void verify_own_schedule(const Parallel& parallel) {
   check("pipeline", parallel.pipeline, static_cast<int64_t>(own.order.size()));
   check("stages", parallel.stages, own.stages);
   check("micro-batches", parallel.micro_batches, own.micro_batches);
+  check("slices", parallel.slices, own.slices);
 }
 
 }  // namespace
