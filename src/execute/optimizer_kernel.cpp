@@ -41,6 +41,27 @@ void square_roots(const float* from, float* to, int64_t count) {
   at::sqrt_out(roots, view(from));
 }
 
+// A number that lies on the CPU is read and written where it lies: every
+// parameter of a model has some, and a small one is updated in no more time
+// than the dispatcher takes.
+double number_in(const at::Tensor& scalar) {
+  if (scalar.is_cpu() && scalar.scalar_type() == at::kDouble) {
+    return *scalar.const_data_ptr<double>();
+  }
+  if (scalar.is_cpu() && scalar.scalar_type() == at::kFloat) {
+    return *scalar.const_data_ptr<float>();
+  }
+  return scalar.item<double>();
+}
+
+void put_number(const at::Tensor& scalar, double value) {
+  if (scalar.is_cpu() && scalar.scalar_type() == at::kFloat) {
+    *scalar.mutable_data_ptr<float>() = static_cast<float>(value);
+  } else {
+    scalar.fill_(value);
+  }
+}
+
 // The same memory seen the same way.
 bool is_same(const at::Tensor& a, const at::Tensor& b) {
   return a.data_ptr() == b.data_ptr() && a.sizes() == b.sizes() &&
@@ -76,14 +97,14 @@ class OptimizerKernel {
 
   void run() {
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
-    if (settings_.has_skip && operands_.back().item<double>() != 0) {
+    if (settings_.has_skip && number_in(operands_.back()) != 0) {
       keep();
       return;
     }
-    const double lr = operands_[settings_.state_count + 2].item<double>();
+    const double lr = number_in(operands_[settings_.state_count + 2]);
     double step = 0;
     if (settings_.has_step) {
-      step = operands_[settings_.state_count + 1].item<double>() + 1;
+      step = number_in(operands_[settings_.state_count + 1]) + 1;
     }
     for (const auto& [from, to] : copies_in_) {
       to.copy_(from);
@@ -99,7 +120,7 @@ class OptimizerKernel {
       to.copy_(from);
     }
     if (settings_.has_step) {
-      results_.back().fill_(step);
+      put_number(results_.back(), step);
     }
   }
 

@@ -16,7 +16,7 @@ namespace weft {
 namespace {
 
 // Smaller values are kept: they are not worth a call.
-constexpr int64_t kLeastBytes = int64_t{64} << 10;
+constexpr int64_t kLeastBytes = int64_t{256} << 10;
 // Operations an element below which time goes into memory.
 constexpr int64_t kFreeOperations = 16;
 // How many calls one value may take.
