@@ -161,6 +161,28 @@ TEST_P(Splittable, PiecesAreThoseOfTheWhole) {
   }
 }
 
+// Every second element of a dim is a piece of two levels.
+TEST_P(Splittable, StripesAreThoseOfTheWhole) {
+  const Case one = parse_case(GetParam());
+  const std::vector<Piece> piece = {{0, 8, 8}, {0, 6, 6}, {1, 1, 2}, {0, 4, 4}};
+  const auto cut = [](const at::Tensor& tensor) {
+    return tensor.reshape({8, 6, 2, 4}).select(2, 1).contiguous();
+  };
+  std::vector<at::Tensor> mine;
+  for (const at::Tensor& operand : one.operands) {
+    mine.push_back(cut(operand));
+  }
+  const std::vector<at::Tensor> whole = draw(one);
+  std::vector<at::Tensor> drawn;
+  for (const at::Tensor& each : whole) {
+    drawn.push_back(at::empty_like(cut(each)));
+  }
+  bind_kernel({one.function, one.node, mine, drawn, piece})({1, 0});
+  for (size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_TRUE(drawn[i].equal(cut(whole[i])));
+  }
+}
+
 TEST_P(Splittable, StepsSeedsAndNumbersOfNodesAreUnrelated) {
   Case one = parse_case(GetParam());
   const at::Tensor first = draw(one, {1, 0})[0];

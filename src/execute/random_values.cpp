@@ -52,13 +52,19 @@ int digits_of(at::ScalarType type) {
   }
 }
 
+// A piece has one size a level, and a dim may have several of them.
+at::Tensor uniform(const RandomDraw& draw, at::ScalarType like) {
+  return counted_uniform(draw.stream, draw.piece, like)
+      .view(draw.results[0].sizes());
+}
+
 at::Tensor uniform(const RandomDraw& draw) {
-  return counted_uniform(
-      draw.stream, draw.piece, draw.results[0].scalar_type());
+  return uniform(draw, draw.results[0].scalar_type());
 }
 
 at::Tensor normal(const RandomDraw& draw) {
-  return counted_normal(draw.stream, draw.piece, draw.results[0].scalar_type());
+  return counted_normal(draw.stream, draw.piece, draw.results[0].scalar_type())
+      .view(draw.results[0].sizes());
 }
 
 double number(const RandomDraw& draw, size_t position, double fallback) {
@@ -131,10 +137,8 @@ void draw_geometric(const RandomDraw& draw) {
 // Where the chance is a tensor: the last operand.
 void draw_bernoulli_by(const RandomDraw& draw) {
   const at::Tensor& chance = draw.operands.back();
-  const at::Tensor numbers = counted_uniform(
-      draw.stream,
-      draw.piece,
-      chance.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const at::Tensor numbers = uniform(
+      draw, chance.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   draw.results[0].copy_(numbers.lt(chance));
 }
 
@@ -159,7 +163,7 @@ void draw_integers(const RandomDraw& draw, int64_t low, uint64_t range) {
           static_cast<int64_t>(static_cast<uint64_t>(low) + below);
     }
   });
-  draw.results[0].copy_(integers);
+  draw.results[0].copy_(integers.view(draw.results[0].sizes()));
 }
 
 void draw_integers_between(const RandomDraw& draw, int64_t low, int64_t high) {
@@ -223,8 +227,7 @@ void draw_trunc_normal(const RandomDraw& draw) {
   const auto below = [&](double bound) {
     return std::erf((bound - mean) / (deviation * std::sqrt(2.0)));
   };
-  const at::Tensor numbers =
-      counted_uniform(draw.stream, draw.piece, at::kDouble);
+  const at::Tensor numbers = uniform(draw, at::kDouble);
   numbers.mul_(below(high) - below(low)).add_(below(low)).erfinv_();
   numbers.mul_(deviation * std::sqrt(2.0)).add_(mean);
   draw.results[0].copy_(numbers.clamp_(low, high));
@@ -261,8 +264,7 @@ void draw_multinomial(const RandomDraw& draw) {
   if (bool_arg(draw.node, 2, false)) {
     const at::Tensor sums = weights.to(at::kDouble).cumsum(-1);
     const at::Tensor places =
-        counted_uniform(draw.stream, draw.piece, at::kDouble)
-            .mul_(sums.narrow(-1, sums.size(-1) - 1, 1));
+        uniform(draw, at::kDouble).mul_(sums.narrow(-1, sums.size(-1) - 1, 1));
     draw.results[0].copy_(at::searchsorted(sums, places, false, /*right=*/true)
                               .clamp_max_(sums.size(-1) - 1));
     return;
@@ -271,6 +273,7 @@ void draw_multinomial(const RandomDraw& draw) {
   std::vector<Piece> piece = draw.piece;
   piece.back() = {0, weights.size(-1), weights.size(-1)};
   const at::Tensor waiting = counted_uniform(draw.stream, piece, at::kDouble)
+                                 .view(weights.sizes())
                                  .neg_()
                                  .add_(1)
                                  .log_()
@@ -311,7 +314,7 @@ void draw_bernoulli(const RandomDraw& draw) {
   if (result.scalar_type() != at::kFloat) {
     const at::Tensor truths = place_for(draw.piece, at::kBool);
     draw_chance(draw, chance, truths);
-    result.copy_(truths);
+    result.copy_(truths.view(result.sizes()));
     return;
   }
   auto* data = result.mutable_data_ptr<float>();

@@ -2,6 +2,7 @@
 #include "program/piece.h"
 
 #include "base/error.h"
+#include "ops/split.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -127,11 +128,10 @@ TensorType local_type(
           whole.strides[outer] <= whole.strides[dim]) {
         continue;
       }
-      WEFT_CHECK(
-          strides[outer] % whole.sizes[dim] == 0,
-          print(whole),
-          " does not divide as ",
-          print(layout));
+      if (strides[outer] % whole.sizes[dim] != 0) {
+        // A part of a longer dim, with gaps: its piece lies as a copy would.
+        return with_sizes(whole, std::move(sizes));
+      }
       strides[outer] = strides[outer] / whole.sizes[dim] * sizes[dim];
     }
   }
