@@ -61,7 +61,7 @@ def table(batch_size, slices, repeats, places, cluster):
     for name in arms:
         taken = result["seconds"].get(name)
         if taken is None:
-            print(f"{batch_size:<7}{name:<12}  {result['refused'][name]}", flush=True)
+            print(f"{batch_size:<7}{name:<12}  {result['refused'][name].split(';')[0]}", flush=True)
             continue
         predicted = simulated_seconds(result["programs"][name], cluster)
         error = ratio(predicted, taken)
