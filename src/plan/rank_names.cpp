@@ -51,7 +51,9 @@ std::vector<std::string> rank_names(const Parallel& parallel) {
         {std::string(kPipelineAxis), parallel.pipeline},
         {"others", rank_count(parallel) / parallel.pipeline}};
   }
-  plan.time.axes = {{std::string(kMicroAxis), parallel.micro_batches}};
+  plan.time.axes = {
+      {std::string(kMicroAxis), parallel.micro_batches},
+      {std::string(kSliceAxis), parallel.slices}};
   plan.schedule = parallel.schedule;
   plan.own_schedule = parallel.own_schedule;
   plan.stages.resize(static_cast<size_t>(stage_count(parallel) - 1));
