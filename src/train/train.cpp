@@ -30,6 +30,14 @@
 namespace weft {
 namespace {
 
+bool is_inside(const std::string& path, const std::string& folder) {
+  const std::filesystem::path inner = std::filesystem::weakly_canonical(path);
+  const std::filesystem::path outer = std::filesystem::weakly_canonical(folder);
+  const auto [left, right] =
+      std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  return left == outer.end() && std::filesystem::is_directory(outer);
+}
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -117,6 +125,15 @@ class Loop {
 
   // Before any work is done that could not be kept.
   void make_output() const {
+    for (const std::string& data : options_.data) {
+      WEFT_CHECK_USER(
+          !is_inside(options_.output, data),
+          "the output ",
+          options_.output,
+          " lies in the data ",
+          data,
+          ", which would grow with every checkpoint; choose another --output");
+    }
     std::error_code error;
     std::filesystem::create_directories(options_.output, error);
     WEFT_CHECK_USER(

@@ -106,3 +106,12 @@ def refusal(step, words):
 )
 def test_ranks_that_differ_get_unequal_parts(steps, plan):
     check(steps["gpt"], plan)
+
+
+def test_a_schedule_of_ones_own_may_have_slices(steps, tmp_path):
+    units = "F0.0 F0.1 B0.1 B0.0"
+    text = f"schedule @mine {{\n  stages 2\n  micro_batches 1\n  slices 2\n  0: {units}\n  1: {units}\n}}\n"
+    (tmp_path / "mine.schedule").write_text(text)
+    plan = _weft.expand(steps["gpt"].graph, f"pipeline=2,schedule={tmp_path}/mine.schedule")
+    assert "slice=2" in plan
+    check(steps["gpt"], plan)

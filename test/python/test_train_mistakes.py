@@ -112,6 +112,11 @@ def test_an_output_that_cannot_be_made(folder, tmp_path):
     assert message == f"cannot make the folder {tmp_path}/file/run: Not a directory; choose another --output"
 
 
+def test_an_output_in_the_data(folder):
+    message = fails(arguments(folder, 3), folder / "data" / "run")
+    assert message.startswith(f"the output {folder}/data/run lies in the data {folder}/data, which would grow")
+
+
 def test_a_budget_says_what_is_needed(folder, tmp_path):
     message = fails([*arguments(folder, 3), "--budget-bytes", 100_000], tmp_path / "run")
     assert message.startswith("plan @tiny: a rank needs ")
