@@ -61,7 +61,8 @@ Dims Convolution::output_sizes() const {
 }
 
 bool Convolution::uses_channels_last() const {
-  return is_channels_last(input) || is_channels_last(weight);
+  return (is_channels_last(input) || is_channels_last(weight)) &&
+         (spatial_dims() < 3 || uses_onednn());
 }
 
 namespace {

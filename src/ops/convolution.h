@@ -30,6 +30,10 @@ struct Convolution {
   int64_t kernel(size_t dim) const { return weight.sizes.at(dim + 2); }
 
   Dims output_sizes() const;
+  // Whether PyTorch gives it to oneDNN, on a CPU; else it goes through columns,
+  // the window of every step written out.
+  bool uses_onednn() const;
+  // Columns of volumes are row-major always.
   bool uses_channels_last() const;
 };
 

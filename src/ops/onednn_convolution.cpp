@@ -266,8 +266,12 @@ bool has_weight_kernel(const Windows& w) {
 }
 
 bool has_depthwise_weight_kernel(const Windows& w) {
+  // Some row of windows lies wholly in the input.
+  const int64_t rows_outside =
+      (w.padding[1] > 0 ? 1 : 0) + (end_padding(w, 1) > 0 ? 1 : 0);
   bool is_small = is_depthwise(w) && w.dims < 3 && !is_dilated(w) &&
-                  product(w.kernel) > 1 && w.kernel[1] <= w.in[1];
+                  product(w.kernel) > 1 && w.kernel[1] <= w.in[1] &&
+                  rows_outside < w.out[1];
   for (size_t d = 0; d < 3; ++d) {
     is_small = is_small && w.kernel[d] <= 3 && w.stride[d] <= 2 &&
                std::max(w.padding[d], end_padding(w, d)) <= w.kernel[d] / 2;
@@ -279,15 +283,24 @@ bool has_depthwise_weight_kernel(const Windows& w) {
 
 KernelCopies forward_copies(const Windows& w, bool has_bias) {
   KernelCopies copies;
+  const int64_t most_padding =
+      w.channels_last ? 4 : std::min<int64_t>(4, w.out[2]);
+  const bool has_depthwise_kernel = is_depthwise(w) && w.dims < 3 &&
+                                    !leaves_input(w) &&
+                                    w.padding[2] <= most_padding;
   if (w.channels_last) {
-    if (is_depthwise(w) && (w.dims < 3 || !is_dilated(w))) {
+    if (has_depthwise_kernel ||
+        (is_depthwise(w) && w.dims == 3 && !is_dilated(w))) {
       copies.weight = depthwise_weights(w);
+    } else if (is_depthwise(w)) {
+      copies.weight = w.weight_bytes();
+      copies.scratchpad =
+          parts({columns(w), kElementBytes * w.in_channels * product(w.in)});
+      copies.is_product = true;
     } else {
       copies.weight =
           weights(w, padded_channels(w.out_channels), w.in_channels);
-      copies.scratchpad =
-          is_depthwise(w) ? 0
-                          : batch_of_matrices(product(w.kernel)) + kPageBytes;
+      copies.scratchpad = batch_of_matrices(product(w.kernel)) + kPageBytes;
     }
     return copies;
   }
@@ -295,8 +308,7 @@ KernelCopies forward_copies(const Windows& w, bool has_bias) {
   const bool few = w.in_channels < kBlock;
   copies.in = blocked_in(w);
   copies.out = blocked_out(w);
-  if (is_depthwise(w) && w.dims < 3 && !leaves_input(w) &&
-      w.padding[2] <= std::min<int64_t>(4, w.out[2])) {
+  if (has_depthwise_kernel) {
     copies.weight = depthwise_weights(w);
     copies.scratchpad = parts({bias});
   } else if (is_depthwise(w) && w.dims == 3 && !is_dilated(w)) {
