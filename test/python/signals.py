@@ -11,7 +11,7 @@ class SignalNet(nn.Module):
 
     def __init__(self, channels, classes):
         super().__init__()
-        self.first = nn.Conv1d(2, channels, 5, padding=2)
+        self.first = nn.Conv1d(2, channels, 5, padding=2, bias=False)
         self.norm = nn.BatchNorm1d(channels)
         self.wide = nn.Conv1d(channels, channels, 3, padding=2, dilation=2)
         self.strided = nn.Conv1d(channels, channels, 4, stride=2, padding=1, groups=2)
