@@ -18,6 +18,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
