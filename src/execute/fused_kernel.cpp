@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 namespace weft {

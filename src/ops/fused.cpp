@@ -6,7 +6,6 @@
 #include "ops/kernel.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace weft {
 namespace {
