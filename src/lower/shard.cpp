@@ -69,7 +69,7 @@ class RankStep {
       add_version(input.value, layout, mine, false);
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      if (is_unread_view(step_.nodes[i])) {
+      if (is_moved_for_nobody(step_.nodes[i])) {
         continue;
       }
       emitter_.phase = step_.nodes[i].phase;
@@ -91,11 +91,13 @@ class RankStep {
  private:
   // A parameter that backward was to read, but what was put in the place of its
   // reader does not (the bias of a norm): it need not be gathered.
-  bool is_unread_view(const Node& node) const {
+  bool is_moved_for_nobody(const Node& node) const {
     return is_view(node) &&
            std::all_of(
                node.results.begin(), node.results.end(), [&](ValueId result) {
-                 return sharded_.needed(result).empty();
+                 return sharded_.needed(result).empty() &&
+                        sharded_.resting(result) !=
+                            sharded_.lowering().layouts[index(result)];
                });
   }
 
