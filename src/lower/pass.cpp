@@ -72,8 +72,11 @@ void run_pass(const Pass& pass, Lowering& lowering) {
   } catch (const InternalError& error) {
     throw InternalError(cat("[lower/", pass.name, "] ", error.what()));
   }
-  // The input was verified before the first pass, so what is wrong now is the
-  // pass's fault.
+}
+
+// The input was verified before the first pass, so what is wrong now is the
+// pass's fault.
+void check_pass(const Pass& pass, const Lowering& lowering) {
   try {
     verify_after(lowering);
   } catch (const UserError& error) {
@@ -135,15 +138,8 @@ void run_passes(
     }
     const Clock::time_point start = Clock::now();
     run_pass(pass, lowering);
-    if (options.print_times) {
-      const std::chrono::duration<double> taken = Clock::now() - start;
-      std::cerr << std::fixed << std::setprecision(3) << std::setw(9)
-                << taken.count() * 1e3 << " ms  " << pass.name << "\n";
-    }
-    if (options.dump_dir.empty()) {
-      continue;
-    }
-    std::string after = dump(lowering);
+    // What does not verify can be looked at, too.
+    std::string after = options.dump_dir.empty() ? "" : dump(lowering);
     if (after != before) {
       std::filesystem::create_directories(options.dump_dir);
       const bool is_program = !lowering.program.blocks.empty();
@@ -157,6 +153,12 @@ void run_passes(
               is_program ? ".program" : ".graph"),
           after);
       before = std::move(after);
+    }
+    check_pass(pass, lowering);
+    if (options.print_times) {
+      const std::chrono::duration<double> taken = Clock::now() - start;
+      std::cerr << std::fixed << std::setprecision(3) << std::setw(9)
+                << taken.count() * 1e3 << " ms  " << pass.name << "\n";
     }
   }
 }

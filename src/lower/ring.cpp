@@ -50,7 +50,8 @@ std::optional<Stripe> stripe_of(
   return out;
 }
 
-// The members of one ring, and what each of them holds of both factors.
+// The members of one ring in the order of what they hold, and what each of them
+// holds of both factors.
 struct Members {
   std::vector<int64_t> ranks;
   std::vector<Stripe> stays;
@@ -66,6 +67,22 @@ std::optional<Members> find_members(
   const auto passes = static_cast<size_t>(ring_of(assignment).passes);
   Members out;
   out.ranks = group_of(mesh, axes_of(assignment.factors[stays]), rank);
+  // Axes may split in another order than the mesh has them.
+  std::stable_sort(
+      out.ranks.begin(), out.ranks.end(), [&](int64_t a, int64_t b) {
+        const auto first = [&](int64_t member) {
+          std::vector<int64_t> starts;
+          for (const Piece& piece : pieces_of(
+                   mesh,
+                   assignment.factors[passes],
+                   rule.factors[passes].size,
+                   member)) {
+            starts.push_back(piece.start);
+          }
+          return starts;
+        };
+        return first(a) < first(b);
+      });
   for (const int64_t member : out.ranks) {
     const auto first = stripe_of(
         mesh, assignment.factors[stays], rule.factors[stays].size, member);

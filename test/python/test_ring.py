@@ -69,6 +69,8 @@ CASES = [
     ("gpt", "<context=4>", NEIGHBOURS.format(batch="-")),
     ("llama", "<context=3>", NEIGHBOURS.format(batch="-")),
     ("gpt of 13", "<context=4>", NEIGHBOURS.format(batch="-")),
+    ("gpt", "<x=2, y=3>", "%batch.* [-, y*x]"),
+    ("gpt of 13", "<x=3, y=2>", "%batch.* [-, y*x]"),
     ("llama", "<data=2, context=2>", STRIPED.format(batch="data", rows=8, ways=2)),
     ("llama", "<data=2, context=4>", STRIPED.format(batch="data", rows=4, ways=4) + STORED),
     ("llama", "<context=2, tensor=2>", STRIPED.format(batch="-", rows=8, ways=2) + LLAMA_TENSOR),
