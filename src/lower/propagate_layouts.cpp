@@ -601,10 +601,10 @@ class Propagation {
           assignment,
           static_cast<int>(i),
           step_.values[value].type);
-      resting_[value] =
-          decided_[value]
-              ? in_time(node.results[i], made_[value], *decided_[value])
-              : made_[value];
+      resting_[value] = made_[value];
+      if (const std::optional<Layout>& decided = decided_[value]) {
+        resting_[value] = in_time(node.results[i], made_[value], *decided);
+      }
       if (is_settled_[value]) {
         // It was settled when the node made another partial sum.
         std::erase_if(resting_[value].partial, [&](const std::string& axis) {

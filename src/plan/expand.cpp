@@ -339,9 +339,9 @@ class Expansion {
   void split_by(const Spots& spots, const std::string& axis, int64_t size) {
     bool is_used = false;
     for (size_t i = 0; i < spots.size(); ++i) {
-      if (spots[i]) {
+      if (const auto& spot = spots[i]) {
         const auto value = static_cast<ValueId>(i);
-        split(layout_of(value), step_[value].type, *spots[i], {axis});
+        split(layout_of(value), step_[value].type, *spot, {axis});
         is_used = true;
       }
     }
@@ -483,8 +483,10 @@ class Expansion {
     if (const auto& batch = tokens_.batch[index(value)]) {
       split(layout, type, *batch, batch_axes_);
     }
-    if (!tensor_.values.empty() && tensor_.values[index(value)]) {
-      split(layout, type, *tensor_.values[index(value)], {kTensor});
+    if (!tensor_.values.empty()) {
+      if (const auto& spot = tensor_.values[index(value)]) {
+        split(layout, type, *spot, {kTensor});
+      }
     }
     return layout;
   }

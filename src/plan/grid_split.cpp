@@ -255,10 +255,11 @@ class GridSplitter {
     const size_t count = operands(step_.nodes[node]).size();
     for (size_t o = 0; o < count; ++o) {
       const auto factor = channel_factor(node, o);
-      if (!factor) {
+      const auto& channel = channels_[index(operand(node, o))];
+      if (!factor || !channel) {
         continue;
       }
-      const size_t axis = channels_[index(operand(node, o))]->axis;
+      const size_t axis = channel->axis;
       split_others(node, *factor, axis);
       follow(node, *factor, axis);
       return;

@@ -185,7 +185,8 @@ TEST(Parallel, OneMessageForEachMistake) {
       "p: no word is called \"dta\"; there are data=N, tensor=N (or 2x2, "
       "2x2x2), sequence, vocabulary=off, context=N, ulysses=N, expert=N, "
       "spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, stages=N, "
-      "schedule=NAME (or FILE), micro-batches=N, with commas between");
+      "schedule=NAME (or FILE), micro-batches=N, slices=N (or 3:2:1, auto), "
+      "with commas between");
   EXPECT_EQ(message_of("data=2,data=2"), "p: the word data stands twice");
   EXPECT_EQ(
       message_of("data=two"),
