@@ -23,8 +23,14 @@ bool is_another_text(const TensorType& type) {
 ValueId view_with_own_dim(
     const StepRules& rules, const Spots& spots, ValueId value) {
   const Function& step = rules.step();
-  while (spots[index(value)] &&
-         !is_alone(*spots[index(value)], step[value].type)) {
+  while (true) {
+    const std::optional<Spot>& spot = spots[index(value)];
+    if (!spot) {
+      return ValueId::None;
+    }
+    if (is_alone(*spot, step[value].type)) {
+      return value;
+    }
     const std::vector<NodeId>& users = rules.users(value);
     const auto view =
         std::find_if(users.begin(), users.end(), [&](NodeId user) {
@@ -37,7 +43,6 @@ ValueId view_with_own_dim(
     }
     value = step.nodes[index(*view)].results.front();
   }
-  return spots[index(value)] ? value : ValueId::None;
 }
 
 std::optional<FactorSpot> sequence_factor(
@@ -348,6 +353,24 @@ bool wants_stripes(
   return false;
 }
 
+namespace {
+
+// Whether the first token sees nothing of the others where the node is computed
+// by blocks.
+bool is_causal(
+    const StepRules& rules,
+    const TokenDims& tokens,
+    size_t node,
+    const Blocks& blocks) {
+  const int64_t size = sequence_along(rules, tokens, node, blocks.stays);
+  return size > 1 &&
+         size == sequence_along(rules, tokens, node, blocks.passes) &&
+         blocks.sight(rules.step().nodes[node], {0, 1, 1}, {1, 1, size - 1}) ==
+             Sight::None;
+}
+
+}  // namespace
+
 ValueId sees_later_tokens(const StepRules& rules, const TokenDims& tokens) {
   const Function& step = rules.step();
   for (size_t i = 0; i < step.nodes.size(); ++i) {
@@ -362,12 +385,8 @@ ValueId sees_later_tokens(const StepRules& rules, const TokenDims& tokens) {
       continue;
     }
     const OpDef* def = find_op(node.op);
-    const bool has_blocks = def != nullptr && def->blocks.has_value();
-    const int64_t size =
-        has_blocks ? sequence_along(rules, tokens, i, def->blocks->stays) : 0;
-    if (size < 2 ||
-        size != sequence_along(rules, tokens, i, def->blocks->passes) ||
-        def->blocks->sight(node, {0, 1, 1}, {1, 1, size - 1}) != Sight::None) {
+    if (def == nullptr || !def->blocks ||
+        !is_causal(rules, tokens, i, *def->blocks)) {
       return node.results.front();
     }
   }

@@ -42,8 +42,8 @@ class TensorSplitter {
 
   TensorSplit run() {
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      if (products_[i]) {
-        visit(i, *products_[i]);
+      if (const auto& product = products_[i]) {
+        visit(i, *product);
       }
     }
     if (vocabulary_) {

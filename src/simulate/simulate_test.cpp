@@ -75,8 +75,8 @@ double pair_seconds(const std::string& body) {
          at = mine.find("PEER")) {
       mine.replace(at, 4, rank == "0" ? "1" : "0");
     }
-    text += "block @r" + rank + " ranks " + rank + " to " + rank + " {\n";
-    text += mine + "}\n";
+    text += cat("block @r", rank, " ranks ", rank, " to ", rank, " {\n", mine);
+    text += "}\n";
   }
   const Program program = parse_program(text, "p");
   verify(program);
