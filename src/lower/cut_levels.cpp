@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/cut_levels.h"
 
+#include <algorithm>
+
 namespace weft {
 
 std::deque<Level> explicit_levels(const Levels& levels, int64_t size) {
@@ -42,6 +44,23 @@ bool cut_front(std::deque<Level>& levels, int64_t size, const Mesh& mesh) {
   front = inner;
   levels.push_front(outer);
   return true;
+}
+
+std::optional<std::vector<std::pair<Level, Level>>> line_up(
+    const Levels& one, const Levels& other, int64_t size, const Mesh& mesh) {
+  std::deque<Level> a = explicit_levels(one, size);
+  std::deque<Level> b = explicit_levels(other, size);
+  std::vector<std::pair<Level, Level>> out;
+  while (!a.empty() && !b.empty()) {
+    const int64_t least = std::min(a.front().size, b.front().size);
+    if (!cut_front(a, least, mesh) || !cut_front(b, least, mesh)) {
+      return std::nullopt;
+    }
+    out.emplace_back(a.front(), b.front());
+    a.pop_front();
+    b.pop_front();
+  }
+  return out;
 }
 
 }  // namespace weft

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace weft {
 
@@ -16,5 +19,10 @@ std::deque<Level> explicit_levels(const Levels& levels, int64_t size);
 // Cuts the first `size` elements of the first level off as a level of its own,
 // if the pieces stay what they are; else false, and nothing is changed.
 bool cut_front(std::deque<Level>& levels, int64_t size, const Mesh& mesh);
+
+// Both cut into levels of the same sizes, side by side; none when they do not
+// line up.
+std::optional<std::vector<std::pair<Level, Level>>> line_up(
+    const Levels& one, const Levels& other, int64_t size, const Mesh& mesh);
 
 }  // namespace weft

@@ -32,11 +32,16 @@ using TimeAxes = uint32_t;
 
 class TimeFold {
  public:
-  TimeFold(const Lowering& lowering, int64_t rank)
+  // `in_backward`: by point of time, its place in the order of backward.
+  TimeFold(
+      const Lowering& lowering,
+      int64_t rank,
+      const std::vector<size_t>& in_backward)
       : lowering_(lowering),
         time_(lowering.plan.time),
         space_(stage_mesh(lowering.plan.mesh)),
         rank_(rank),
+        in_backward_(in_backward),
         emitter_{
             .block = block_,
             .mesh = space_,
@@ -60,12 +65,6 @@ class TimeFold {
     }
     block_.first_rank = block_.last_rank = rank;
     block_.function.name = step_of(lowering.graph).name;
-    in_backward_.resize(parts_.size());
-    const std::vector<int64_t> order =
-        backward_order(schedule_of(lowering.plan));
-    for (size_t i = 0; i < order.size(); ++i) {
-      in_backward_[static_cast<size_t>(order[i])] = i;
-    }
   }
 
   Block build() {
@@ -670,9 +669,8 @@ class TimeFold {
   const Mesh& time_;
   const Mesh space_;
   const int64_t rank_;
+  const std::vector<size_t>& in_backward_;
   std::vector<Part> parts_;
-  // By point of time: its place in the order of backward.
-  std::vector<size_t> in_backward_;
   Block block_;
   std::vector<Origin> origins_;
   // By value of the block, the axes of time that it depends on.
@@ -700,9 +698,14 @@ void fold_time(Lowering& lowering) {
   program.mesh = stage_mesh(lowering.plan.mesh);
   program.time = lowering.plan.time;
   program.constants = lowering.program.constants;
+  const std::vector<int64_t> order = backward_order(schedule_of(lowering.plan));
+  std::vector<size_t> in_backward(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    in_backward[static_cast<size_t>(order[i])] = i;
+  }
   std::vector<std::vector<Origin>> origins;
   for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
-    TimeFold fold(lowering, rank);
+    TimeFold fold(lowering, rank, in_backward);
     Block block = fold.build();
     add_block(program, origins, std::move(block), fold.origins());
   }

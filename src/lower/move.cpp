@@ -4,8 +4,6 @@
 #include "lower/cut_levels.h"
 
 #include <algorithm>
-#include <deque>
-#include <optional>
 
 namespace weft {
 namespace {
@@ -15,33 +13,11 @@ bool is_prefix(const Axes& start, const Axes& axes) {
          std::equal(start.begin(), start.end(), axes.begin());
 }
 
+// The same cells, as they are split before and after.
 struct Refined {
   std::vector<Cell> from;
   std::vector<Cell> to;
 };
-
-// Both dims in the same cells; none when they do not line up.
-std::optional<Refined> refine(
-    const Mesh& mesh,
-    int dim,
-    int64_t size,
-    const Levels& from,
-    const Levels& to) {
-  std::deque<Level> a = explicit_levels(from, size);
-  std::deque<Level> b = explicit_levels(to, size);
-  Refined out;
-  while (!a.empty() && !b.empty()) {
-    const int64_t least = std::min(a.front().size, b.front().size);
-    if (!cut_front(a, least, mesh) || !cut_front(b, least, mesh)) {
-      return std::nullopt;
-    }
-    out.from.push_back({dim, least, a.front().axes});
-    out.to.push_back({dim, least, b.front().axes});
-    a.pop_front();
-    b.pop_front();
-  }
-  return out;
-}
 
 class Finder {
  public:
@@ -177,19 +153,16 @@ std::vector<MoveStep> find_move(
   Layout between = from;
   between.partial = to.partial;
   for (size_t dim = 0; dim < whole.sizes.size(); ++dim) {
-    const std::optional<Refined> refined = refine(
-        mesh,
-        static_cast<int>(dim),
-        whole.sizes[dim],
-        from.dims[dim],
-        to.dims[dim]);
-    if (!refined) {
+    const auto levels =
+        line_up(from.dims[dim], to.dims[dim], whole.sizes[dim], mesh);
+    if (!levels) {
       between.dims[dim].clear();
       continue;
     }
-    cells.from.insert(
-        cells.from.end(), refined->from.begin(), refined->from.end());
-    cells.to.insert(cells.to.end(), refined->to.begin(), refined->to.end());
+    for (const auto& [now, then] : *levels) {
+      cells.from.push_back({static_cast<int>(dim), now.size, now.axes});
+      cells.to.push_back({static_cast<int>(dim), then.size, then.axes});
+    }
   }
   if (between.dims != from.dims) {
     std::vector<MoveStep> steps = find_move(mesh, whole, from, between);

@@ -5,9 +5,6 @@
 #include "lower/move.h"
 
 #include <algorithm>
-#include <deque>
-#include <optional>
-#include <utility>
 
 namespace weft {
 namespace {
@@ -32,28 +29,6 @@ Axes joined(const Axes& made, const Axes& wanted, const Mesh& time) {
     }
   }
   return out;
-}
-
-// None when the levels do not line up.
-std::optional<Levels> joined(
-    const Levels& made,
-    const Levels& wanted,
-    int64_t size,
-    const Mesh& mesh,
-    const Mesh& time) {
-  std::deque<Level> a = explicit_levels(made, size);
-  std::deque<Level> b = explicit_levels(wanted, size);
-  Levels out;
-  while (!a.empty() && !b.empty()) {
-    const int64_t least = std::min(a.front().size, b.front().size);
-    if (!cut_front(a, least, mesh) || !cut_front(b, least, mesh)) {
-      return std::nullopt;
-    }
-    out.push_back({least, joined(a.front().axes, b.front().axes, time)});
-    a.pop_front();
-    b.pop_front();
-  }
-  return canonical(out, size, mesh);
 }
 
 }  // namespace
@@ -81,11 +56,19 @@ Layout with_time_of(
     return layout;
   }
   for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    if (has_time(axes_of(made.dims[dim]), time)) {
-      layout.dims[dim] =
-          joined(made.dims[dim], layout.dims[dim], type.sizes[dim], mesh, time)
-              .value_or(layout.dims[dim]);
+    if (!has_time(axes_of(made.dims[dim]), time)) {
+      continue;
     }
+    const int64_t size = type.sizes[dim];
+    const auto all = line_up(made.dims[dim], layout.dims[dim], size, mesh);
+    if (!all) {
+      continue;
+    }
+    Levels levels;
+    for (const auto& [mine, wanted] : *all) {
+      levels.push_back({mine.size, joined(mine.axes, wanted.axes, time)});
+    }
+    layout.dims[dim] = canonical(levels, size, mesh);
   }
   return layout;
 }

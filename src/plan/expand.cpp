@@ -253,15 +253,19 @@ class Expansion {
     }
   }
 
-  void split_in_slices() {
-    if (!has_slices(parallel_)) {
-      return;
-    }
+  void check_sequence() const {
     WEFT_CHECK_USER(
         has_sequence(*rules_, tokens_),
         print(parallel_),
         ": no input of the batch has a second dim that is a sequence (two or "
         "three dims)");
+  }
+
+  void split_in_slices() {
+    if (!has_slices(parallel_)) {
+      return;
+    }
+    check_sequence();
     const ValueId later = sees_later_tokens(*rules_, tokens_);
     WEFT_CHECK_USER(
         later == ValueId::None,
@@ -397,11 +401,7 @@ class Expansion {
     if (!parallel_.sequence && context() == 1) {
       return;
     }
-    WEFT_CHECK_USER(
-        has_sequence(*rules_, tokens_),
-        print(parallel_),
-        ": no input of the batch has a second dim that is a sequence (two or "
-        "three dims)");
+    check_sequence();
     is_striped_ = parallel_.context > 1 &&
                   wants_stripes(*rules_, tokens_, parallel_.context);
     for (const Input& input : step_.inputs) {

@@ -61,12 +61,9 @@ struct Drawn {
   int passes = 0;
 
   Drawn(const OpDef& op, std::string_view text)
-      : def(op), example(parse_example(op, text)) {
-    for (size_t i = 0; i < example.draws.size(); ++i) {
-      operands.push_back(
-          draw_tensor(example.function.values[i].type, example.draws[i]));
-    }
-  }
+      : def(op),
+        example(parse_example(op, text)),
+        operands(draw_operands(example)) {}
 
   void run() {
     expected = AtenCall(example.node)(operands);

@@ -96,11 +96,7 @@ class Compared {
   void compare(std::string_view op, const std::string& text) {
     const OpDef& def = *find_op(op);
     Example example = parse_example(def, text);
-    std::vector<at::Tensor> operands;
-    for (size_t i = 0; i < example.draws.size(); ++i) {
-      operands.push_back(
-          draw_tensor(example.function.values[i].type, example.draws[i]));
-    }
+    const std::vector<at::Tensor> operands = draw_operands(example);
     const AtenCall call(example.node);
     const auto record = std::make_shared<Record>();
     Seen seen;

@@ -21,11 +21,7 @@ TEST(Expansion, AttendsToNothing) {
       def,
       "(f64[1, 2, 4, 8], f64[1, 2, 4, 8], f64[1, 2, 4, 8], "
       "attn_mask=f64[4, 4])");
-  ValueTensors operands;
-  for (size_t i = 0; i < example.draws.size(); ++i) {
-    operands.push_back(
-        draw_tensor(example.function.values[i].type, example.draws[i]));
-  }
+  ValueTensors operands = draw_operands(example);
   operands[3][1].fill_(-std::numeric_limits<double>::infinity());
   operands[3][2][1].fill_(-std::numeric_limits<double>::infinity());
   const ValueTensors expected = AtenCall(example.node)(operands);

@@ -28,11 +28,7 @@ class SplitLookup : public testing::TestWithParam<Case> {};
 TEST_P(SplitLookup, AddsUpToTheWhole) {
   const OpDef& def = *find_op(GetParam().op);
   Example example = parse_example(def, GetParam().example);
-  ValueTensors whole;
-  for (size_t i = 0; i < example.draws.size(); ++i) {
-    whole.push_back(
-        draw_tensor(example.function.values[i].type, example.draws[i]));
-  }
+  ValueTensors whole = draw_operands(example);
   at::Tensor& index = whole[static_cast<size_t>(def.lookup_operand)];
   index = at::tensor(GetParam().index).reshape(index.sizes());
   const ValueTensors expected = AtenCall(example.node)(whole);

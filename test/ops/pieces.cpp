@@ -168,6 +168,15 @@ at::Tensor draw_tensor(const TensorType& type, const Draw& draw) {
   return lay_out(elements, type);
 }
 
+std::vector<at::Tensor> draw_operands(const Example& example) {
+  std::vector<at::Tensor> operands;
+  for (size_t i = 0; i < example.draws.size(); ++i) {
+    operands.push_back(
+        draw_tensor(example.function.values[i].type, example.draws[i]));
+  }
+  return operands;
+}
+
 at::Tensor indices_in_windows(
     const at::Tensor& drawn, const Rule& rule, const Dims& plane) {
   at::Tensor indices = at::zeros_like(drawn);

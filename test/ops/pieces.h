@@ -14,6 +14,8 @@ namespace weft {
 // Random elements away from 0, where functions are well-behaved. Strides as the
 // type says.
 at::Tensor draw_tensor(const TensorType& type, const Draw& draw);
+// All operands of an example, drawn as it says.
+std::vector<at::Tensor> draw_operands(const Example& example);
 
 // Like `drawn`, but every step of the windows has an index that its window
 // holds, in a plane of these sizes (OpDef::plane_index). Its last dims are the

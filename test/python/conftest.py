@@ -22,6 +22,16 @@ def root():
     return ROOT
 
 
+@pytest.fixture
+def spirals():
+    """The C++ program in examples/cpp."""
+    built = ROOT / "build/release/examples/cpp/example_train_spirals"
+    program = pathlib.Path(os.environ.get("WEFT_CPP_EXAMPLE", built))
+    if not program.exists():
+        pytest.skip(f"{program} is not built")
+    return program
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "campaign: long; `make campaign` runs it, `make test` does not")
 

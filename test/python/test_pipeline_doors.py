@@ -87,23 +87,14 @@ def test_a_checkpoint_of_a_pipeline_is_loaded_without_one(alone, tmp_path):
     assert got == pytest.approx(alone()[0]["more"], rel=2e-5)
 
 
-def spirals(root):
-    program = pathlib.Path(
-        os.environ.get("WEFT_CPP_EXAMPLE", root / "build/release/examples/cpp/example_train_spirals")
-    )
-    if not program.exists():
-        pytest.skip(f"{program} is not built")
-    return program
-
-
 @pytest.mark.parametrize(
     ("ranks", "words"),
     [(2, "pipeline=2,schedule=zb-h1,micro-batches=4"), (4, "pipeline=2,data=2,micro-batches=2")],
 )
-def test_a_program_in_cpp(root, ranks, words):
+def test_a_program_in_cpp(spirals, ranks, words):
     numbers = []
-    one = subprocess.run([spirals(root)], capture_output=True, text=True, timeout=120, check=True).stdout
-    for said in (one, torchrun(ranks, "--no-python", spirals(root), words)):
+    one = subprocess.run([spirals], capture_output=True, text=True, timeout=120, check=True).stdout
+    for said in (one, torchrun(ranks, "--no-python", spirals, words)):
         numbers.append([float(line.split()[-1]) for line in said.splitlines()])
     assert len(numbers[0]) == 6
     assert numbers[1] == pytest.approx(numbers[0], rel=2e-4)

@@ -7,11 +7,10 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
-from training_runs import GPT, WEFT, Run, checkpoints, environment, errors, finish, is_alive, losses, make_text
+from training_runs import GPT, WEFT, Run, capture, checkpoints, environment, errors, finish, is_alive, losses, make_text
 
 STEPS = 120
 SAVE_EVERY = 10
@@ -21,9 +20,7 @@ END_SECONDS = 30
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
-    graph = folder / "tiny.graph"
-    command = [WEFT, "capture", f"{GPT}:tiny", "--set", "layers=4", "-o", graph, "--python", sys.executable]
-    subprocess.run(command, check=True)
+    graph = capture(f"{GPT}:tiny", folder / "tiny.graph", "--set", "layers=4")
     return [graph, "--data", make_text(folder / "data"), "--save-every", SAVE_EVERY]
 
 

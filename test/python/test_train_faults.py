@@ -5,12 +5,10 @@ names the rank, and --resume gives the losses of a run that was left alone."""
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from training_runs import GPT, WEFT, Run, checkpoints, errors, finish, is_alive, losses, make_text
+from training_runs import GPT, Run, capture, checkpoints, errors, finish, is_alive, losses, make_text
 
 STEPS = 400
 SAVE_EVERY = 20
@@ -21,8 +19,7 @@ END_SECONDS = 30
 def base(tmp_path_factory):
     """Arguments that all runs here share: a captured model saves the time of starting Python."""
     folder = tmp_path_factory.mktemp("faults")
-    graph = folder / "tiny.graph"
-    subprocess.run([WEFT, "capture", f"{GPT}:tiny", "-o", graph, "--python", sys.executable], check=True)
+    graph = capture(f"{GPT}:tiny", folder / "tiny.graph")
     return [graph, "--data", make_text(folder / "data"), "--nproc", 2, "--steps", STEPS]
 
 

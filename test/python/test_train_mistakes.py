@@ -2,11 +2,9 @@
 """What a person can get wrong with `weft train`: exit status 2, one message that
 says where, what and what to do, and nothing that was saved is lost."""
 
-import subprocess
-import sys
 
 import pytest
-from training_runs import GPT, WEFT, checkpoints, errors, finish, losses, make_text, metrics
+from training_runs import GPT, capture, checkpoints, errors, finish, losses, make_text, metrics
 
 BAD_STEP = 4
 # The loss is no number for a batch with a "~".
@@ -31,11 +29,6 @@ def tiny():
     model = BadAtTilde(model)
     return model, batch, gpt.adamw(model, 3e-3)
 """
-
-
-def capture(model, output):
-    subprocess.run([WEFT, "capture", model, "-o", output, "--python", sys.executable], check=True)
-    return output
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,10 @@
 """Steps written to a folder for the `weft` program, and the timelines that come back."""
 
 import dataclasses
-import os
-import pathlib
 import subprocess
-import sys
 
 from safetensors.torch import save_file
-
-PROGRAM = os.environ.get("WEFT_PROGRAM", str(pathlib.Path(sys.executable).parent / "weft"))
+from training_runs import WEFT
 
 
 @dataclasses.dataclass
@@ -29,7 +25,7 @@ class Event:
 def weft(folder, *arguments):
     """What the program printed."""
     done = subprocess.run(
-        [PROGRAM, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        [WEFT, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

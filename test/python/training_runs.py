@@ -24,6 +24,12 @@ def make_text(folder, size_bytes=40_000):
     return folder
 
 
+def capture(model, output, *more):
+    """The path of the graph: it saves later runs the time of starting Python."""
+    subprocess.run([WEFT, "capture", model, "-o", output, "--python", sys.executable, *more], check=True)
+    return output
+
+
 def environment(**extra):
     """Ours, without what another start of ranks has left in it."""
     kept = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "WEFT_START")}
