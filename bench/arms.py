@@ -148,6 +148,7 @@ def deepspeed(task, stage):
     except ImportError as error:
         raise RuntimeError(f"not installed here (pip install deepspeed): {error}") from None
 
+    meet(task)  # DeepSpeed takes the group that there is
     peer.init_distributed(dist_backend="gloo", verbose=False)
     model, batch, optimizer = make(task)
     batch = tuple(map(my_part, batch))

@@ -7,6 +7,7 @@
 #include <ATen/Dispatch_v2.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/nll_loss2d_backward.h>
 #include <ATen/ops/nll_loss_backward.h>
@@ -233,6 +234,17 @@ Kernel bind_fused_kernel(const KernelArguments& arguments) {
         work_memory(arguments, at::kLong),
         int_arg(arguments.node, 3, -1)};
     return [kernel = std::move(kernel)](const StepContext&) { kernel.run(); };
+  }
+  if (arguments.node.op == "weft.mm_add") {
+    return [sum = tensor_at(arguments, 0),
+            one = tensor_at(arguments, 1),
+            other = tensor_at(arguments, 2),
+            result = arguments.results.front()](const StepContext&) {
+      if (result.const_data_ptr() != sum.const_data_ptr()) {
+        result.copy_(sum);
+      }
+      result.addmm_(one, other);
+    };
   }
   return {};
 }

@@ -236,6 +236,35 @@ TEST(FusedKernel, EmbeddingHasTheBitsOfItsTwoCalls) {
   }
 }
 
+// A product that is added to a sum rounds once where the two round twice, so it
+// stands only where the caller allows that.
+TEST(FusedKernel, ProductsAreAddedInPlace) {
+  const Graph graph = parse_graph(
+      "graph @g func @step { input %s : f32[33, 17] = batch \"0\" input %a : "
+      "f32[33, 65] = batch \"1\" input %b : f32[65, 17]{1, 65} = batch \"2\" "
+      "backward: %p = aten.mm(%a, %b) : f32[33, 17] "
+      "%r = aten.add.Tensor(%s, %p) : f32[33, 17] }",
+      "t");
+  const Function& step = step_of(graph);
+  EXPECT_FALSE(fused(step, step.nodes[0], step.nodes[1]).has_value());
+  const std::optional<Node> node =
+      fused(step, step.nodes[0], step.nodes[1], Bits::Rounded);
+  ASSERT_TRUE(node.has_value());
+  const at::Tensor sum = numbers({33, 17}, at::kFloat);
+  const at::Tensor one = numbers({33, 65}, at::kFloat);
+  const at::Tensor other = numbers({17, 65}, at::kFloat).t();
+  const at::Tensor expected = sum + one.mm(other);
+  for (const bool apart : {true, false}) {
+    const at::Tensor mine = sum.clone();
+    const at::Tensor result = apart ? at::full_like(sum, 7) : mine;
+    const Kernel kernel = bind_kernel(
+        {step, *node, {mine, one, other}, {result}, whole_pieces({33, 17})});
+    kernel({});
+    EXPECT_TRUE(at::allclose(result, expected, 1e-5, 1e-5)) << apart;
+    EXPECT_EQ(same_bits(mine, sum), apart);
+  }
+}
+
 TEST(FusedKernel, ThreadsDoNotChangeTheBits) {
   const int threads = at::get_num_threads();
   at::set_num_threads(3);

@@ -7,6 +7,9 @@
 //
 //   %dx = weft.cross_entropy_backward(%g, %p, %labels, none, 1, -100, %weight)
 //
+// Some round otherwise than the two calls; they stand only where the gradients
+// of parts of a batch are added up.
+//
 // It comes after the step was shared out: the rules of both are then done with,
 // and where a plan splits what they look at differently, they are no pair.
 #include "lower/pass.h"
@@ -20,8 +23,9 @@ namespace {
 
 class Fusing {
  public:
-  explicit Fusing(Block& block)
+  Fusing(Block& block, const Mesh& time)
       : block_(block),
+        time_(time),
         storage_(storages(block)),
         made_at_(storage_.size(), kNowhere),
         readers_(storage_.size(), 0) {
@@ -42,17 +46,17 @@ class Fusing {
     std::vector<bool> gone(block_.instructions.size(), false);
     for (size_t second = 0; second < gone.size(); ++second) {
       Node* node = called(second);
-      for (const ValueId read :
-           node == nullptr ? std::vector<ValueId>() : operands(*node)) {
+      for (const ValueId read : latest_first(node)) {
         const size_t first = made_at_[index(read)];
         if (readers_[index(read)] != 1 || first == kNowhere || gone[first] ||
             called(first) == nullptr || is_taken_over(first, second)) {
           continue;
         }
         const Node& before = *called(first);
-        std::optional<Node> both = before.results.size() == 1
-                                       ? fused(block_.function, before, *node)
-                                       : std::nullopt;
+        std::optional<Node> both =
+            before.results.size() == 1
+                ? fused(block_.function, before, *node, bits_of(read))
+                : std::nullopt;
         if (both) {
           *node = std::move(*both);
           gone[first] = true;
@@ -78,6 +82,28 @@ class Fusing {
                            : &block_.function.nodes[index(call->node)];
   }
 
+  // The operands: of two that might do, the one that was made just before, for
+  // the call that makes it comes later now.
+  std::vector<ValueId> latest_first(const Node* node) const {
+    std::vector<ValueId> read =
+        node == nullptr ? std::vector<ValueId>() : operands(*node);
+    std::stable_sort(read.begin(), read.end(), [&](ValueId a, ValueId b) {
+      return made_at_[index(a)] + 1 > made_at_[index(b)] + 1;
+    });
+    return read;
+  }
+
+  // What is summed over parts of the step has no bits to keep: the parts come
+  // in the order of a schedule.
+  Bits bits_of(ValueId between) const {
+    const Axes& partial = block_.layouts[index(between)].partial;
+    const bool is_summed = std::any_of(
+        partial.begin(), partial.end(), [&](const std::string& axis) {
+          return find_axis(time_, axis) >= 0;
+        });
+    return is_summed ? Bits::Rounded : Bits::Same;
+  }
+
   // Whether a transfer between the two puts something else where the first
   // reads.
   bool is_taken_over(size_t first, size_t second) const {
@@ -101,6 +127,7 @@ class Fusing {
   }
 
   Block& block_;
+  const Mesh& time_;
   const std::vector<ValueId> storage_;
   // By value: the instruction that makes it.
   std::vector<size_t> made_at_;
@@ -112,7 +139,7 @@ class Fusing {
 
 void fuse(Lowering& lowering) {
   for (Block& block : lowering.program.blocks) {
-    Fusing(block).run();
+    Fusing(block, lowering.program.time).run();
   }
 }
 

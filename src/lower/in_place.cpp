@@ -77,10 +77,15 @@ bool Reuse::overwrite(ValueId result, ValueId operand) {
       call_scratch_bytes(function, node) > work_bytes_of(function, node)) {
     return false;
   }
+  const std::vector<ValueId> read_by_it = operands(node);
+  if (def->overwritten_operand >= 0 &&
+      read_by_it[static_cast<size_t>(def->overwritten_operand)] != operand) {
+    return false;
+  }
   const ValueId below = storage(operand);
   const TensorType& type = function[result].type;
   bool reads_it = false;
-  for (const ValueId read : operands(node)) {
+  for (const ValueId read : read_by_it) {
     if (storage(read) == below) {
       // Another view of the same memory would be read after it was written.
       if (function[read].type != type) {

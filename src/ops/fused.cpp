@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two calls as one, where what the first makes for the second is as large as
-// the largest tensors of a step and most of it zeros.
+// the largest tensors of a step, and is most of it zeros or only added up.
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/kernel.h"
@@ -77,6 +77,33 @@ int64_t order_bytes(const Function& function, const Node& node) {
   return element_count(type_arg(function, node, 1)) * element_bytes(DType::I64);
 }
 
+// --- A product that is added to what there is of its sum.
+// (sum, mat1, mat2), as aten.addmm has them.
+
+std::optional<std::vector<Arg>> join_product(
+    const Function& function, const Node& first, const Node& second) {
+  const ValueId made = first.results.front();
+  const std::vector<ValueId> both = operands(second);
+  if (both.size() != 2 || both[0] == both[1]) {
+    return std::nullopt;
+  }
+  const ValueId other = both[0] == made ? both[1] : both[0];
+  const TensorType& type = function[made].type;
+  const bool fits = function[other].type == type &&
+                    function[second.results.front()].type == type &&
+                    is_row_major(type) &&
+                    number_option(second, "alpha", 1) == 1;
+  return fits ? std::optional(
+                    std::vector<Arg>{{other}, first.args[0], first.args[1]})
+              : std::nullopt;
+}
+
+int64_t product_flops(const Function& function, const Node& node) {
+  const TensorType& mat1 = type_arg(function, node, 1);
+  const TensorType& mat2 = type_arg(function, node, 2);
+  return 2 * element_count(mat1) * mat2.sizes.back();
+}
+
 std::vector<TensorType> types_of_arg(
     size_t position, const Function& function, const Node& node) {
   return {type_arg(function, node, position)};
@@ -95,9 +122,11 @@ void add_fused_ops(OpTable& ops) {
       .fusions =
           {{"aten.nll_loss_backward",
             "aten._log_softmax_backward_data",
+            /*same_bits=*/true,
             join_cross_entropy},
            {"aten.nll_loss2d_backward",
             "aten._log_softmax_backward_data",
+            /*same_bits=*/true,
             join_cross_entropy}},
       .examples =
           {"(f32[], f32[8, 12], i64[8]<12, none, 1, -100, f32[])",
@@ -113,8 +142,20 @@ void add_fused_ops(OpTable& ops) {
       .fusions =
           {{"aten.embedding_dense_backward",
             "aten.add.Tensor",
+            /*same_bits=*/true,
             join_embedding}},
       .examples = {"(f32[4, 4, 8], i64[4, 4]<12, f32[12, 8], -1)"},
+  });
+  ops.push_back({
+      .name = "weft.mm_add",
+      .flops = product_flops,
+      .types = [](const Function& function,
+                  const Node& node) { return types_of_arg(0, function, node); },
+      .in_place = true,
+      .overwritten_operand = 0,
+      .fusions =
+          {{"aten.mm", "aten.add.Tensor", /*same_bits=*/false, join_product}},
+      .examples = {"(f32[8, 12], f32[8, 4], f32[4, 12])"},
   });
 }
 

@@ -149,12 +149,15 @@ struct InputGradient {
 };
 
 // Two calls that an op does as one, and with less memory: the second alone
-// reads what the first makes, and there is only a part of that at a time. The
-// results have the bits of the two.
+// reads what the first makes, and of that there is only a part at a time or
+// nothing.
 struct Fusion {
   // Their operators.
   std::string_view first = "";
   std::string_view second = "";
+  // Whether the results have the bits of the two; else they are equal up to
+  // rounding.
+  bool same_bits = true;
   // The one call's arguments; none where those of the two do not allow it.
   std::function<std::optional<std::vector<Arg>>(
       const Function&, const Node& first, const Node& second)>
@@ -210,6 +213,9 @@ struct OpDef {
   // allocates nothing but its results: a result may lie in the memory of an
   // operand of its type. (What a kernel of ours works in lies elsewhere.)
   bool in_place = false;
+  // With in_place: the position among the operands of the only one that may be
+  // written over, or -1 for any.
+  int overwritten_operand = -1;
 
   // Position among the operands of the index that looks up the `?` factor.
   int lookup_operand = -1;
@@ -268,9 +274,14 @@ bool is_view(const Node& node);
 bool is_random(const Node& node);
 Linear linear_of(const Node& node);
 
-// The call that does both, with the second's results; none for most pairs. That
-// nobody else reads what the first makes is for the caller to know.
+// The call that does both, with the second's results; none for most pairs, nor
+// where it rounds otherwise and the bits must stay. That nobody else reads what
+// the first makes is for the caller to know.
+enum class Bits : uint8_t { Same, Rounded };
 std::optional<Node> fused(
-    const Function& function, const Node& first, const Node& second);
+    const Function& function,
+    const Node& first,
+    const Node& second,
+    Bits bits = Bits::Same);
 
 }  // namespace weft

@@ -186,10 +186,14 @@ Linear linear_of(const Node& node) {
 }
 
 std::optional<Node> fused(
-    const Function& function, const Node& first, const Node& second) {
+    const Function& function,
+    const Node& first,
+    const Node& second,
+    Bits bits) {
   static const FusionsByPair fusions = make_fusions(all_ops());
   const auto found = fusions.find({first.op, second.op});
-  if (found == fusions.end()) {
+  if (found == fusions.end() ||
+      (bits == Bits::Same && !found->second.fusion->same_bits)) {
     return std::nullopt;
   }
   std::optional<std::vector<Arg>> args =

@@ -12,9 +12,9 @@ namespace weft {
 namespace {
 
 constexpr int64_t kMostUnits = 64;
-// A slice reads the parameters in forward and twice in backward, and adds its
-// gradients to those of the slices before: reads both, writes one.
-constexpr double kPassesOverParameters = 6;
+// A slice reads the parameters in forward and once more in backward, and adds
+// its gradients to those of the slices before: reads and writes them.
+constexpr double kPassesOverParameters = 4;
 
 double pairs(int64_t before, int64_t length) {
   const auto l = static_cast<double>(length);

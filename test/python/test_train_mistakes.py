@@ -2,7 +2,6 @@
 """What a person can get wrong with `weft train`: exit status 2, one message that
 says where, what and what to do, and nothing that was saved is lost."""
 
-
 import pytest
 from training_runs import GPT, capture, checkpoints, errors, finish, losses, make_text, metrics
 
