@@ -15,11 +15,15 @@ namespace weft {
 struct SliceCosts {
   // However short it is.
   double slice = 0;
+  // For each slice before it, however short they are.
+  double block = 0;
   // For each token, and each pair of a token and one that it sees.
   double token = 1;
   double pair = 0;
 };
-double slice_cost(const SliceCosts& costs, int64_t before, int64_t length);
+// `earlier`: how many slices are before it; `before`: their tokens.
+double slice_cost(
+    const SliceCosts& costs, int64_t earlier, int64_t before, int64_t length);
 
 struct SliceShape {
   // Of the sequence, in tokens.
@@ -35,8 +39,8 @@ double pipeline_cost(
     const SliceShape& shape,
     const std::vector<int64_t>& lengths);
 
-// The lengths for which that is least. They are multiples of a 64th of the
-// sequence, but for the last.
+// The lengths for which that is least, to 0.1 %. They are multiples of a 64th
+// of the sequence, but for the last.
 std::vector<int64_t> best_slices(
     const SliceCosts& costs, const SliceShape& shape);
 

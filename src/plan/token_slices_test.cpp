@@ -33,6 +33,7 @@ TEST(TokenSlices, AreTheBestOfAll) {
       {.slice = 3, .token = 1, .pair = 0},
       {.slice = 0.5, .token = 1, .pair = 0.3},
       {.slice = 2, .token = 0.1, .pair = 1},
+      {.slice = 1, .block = 0.4, .token = 1, .pair = 0.1},
       {.slice = 100, .token = 1, .pair = 0.1}};
   for (const SliceCosts& costs : all) {
     for (const int64_t stages : {1, 2, 4, 9}) {
@@ -62,6 +63,13 @@ TEST(TokenSlices, AreFewerForMoreMicroBatches) {
   EXPECT_GT(
       best_slices(costs, {1024, 8, 1}).size(),
       best_slices(costs, {1024, 8, 64}).size());
+}
+
+TEST(TokenSlices, AreFewerWhereEachCostsThoseAfterIt) {
+  const SliceShape shape = {1024, 8, 1};
+  EXPECT_GT(
+      best_slices({.slice = 5, .token = 1}, shape).size(),
+      best_slices({.slice = 5, .block = 5, .token = 1}, shape).size());
 }
 
 TEST(TokenSlices, OneStageHasOneSlice) {
