@@ -6,6 +6,7 @@ import importlib
 
 import pytest
 from lockstep import Step
+from training import in_double
 from weft import _weft
 
 # Deep enough for sixteen stages, with dropout where the model has it.
@@ -15,6 +16,9 @@ MODELS = {
     "resnet": {"layers": (3, 4, 6, 3), "width": 4},
     "unet3d": {"channels": (8, 16), "volume": 8, "batch_size": 8},
 }
+# Fifty layers of batch norm over a few pixels turn a last bit into 1e-3 of a gradient, on one rank as on many: what
+# plans change shows only where there are more bits.
+IN_DOUBLE = {"resnet"}
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
 POSITIONS = [2, 4, 8]
 OTHERS = ["", "data=2", "tensor=2", "data=2,zero=1", "data=2,zero=2", "data=2,zero=3"]
@@ -35,7 +39,10 @@ def steps():
     def get(model):
         if model not in made:
             made.clear()
-            made[model] = Step(*importlib.import_module(model).tiny(**MODELS[model]))
+            module, batch, optimizer = importlib.import_module(model).tiny(**MODELS[model])
+            if model in IN_DOUBLE:
+                batch = in_double(module, batch)
+            made[model] = Step(module, batch, optimizer)
         return made[model]
 
     return get
@@ -49,6 +56,7 @@ def test_stages(steps, model, positions, schedule, others):
     step = steps(model)
     words = f"pipeline={positions},schedule={schedule},micro-batches=4" + (f",{others}" if others else "")
     worst = step.difference(_weft.expand(step.graph, words))
-    assert worst["loss"] < 1e-6, worst
-    assert worst["gradient"] < 1e-5, worst
-    assert worst["buffer"] < 1e-5, worst
+    loss, rest = (1e-10, 1e-9) if model in IN_DOUBLE else (1e-6, 1e-5)
+    assert worst["loss"] < loss, worst
+    assert worst["gradient"] < rest, worst
+    assert worst["buffer"] < rest, worst
