@@ -132,7 +132,8 @@ def python():
     if not source_files("test/python/*test_*.py"):
         return Count()
     results = RESULTS / "python.xml"
-    status = run(BIN / "pytest", "-q", f"--junitxml={results}")
+    # Neighbours share what a file makes once, so each worker has a stretch of them.
+    status = run(BIN / "pytest", "-q", "-n", JOBS, "--dist", "worksteal", f"--junitxml={results}")
     return count_file(results, status)
 
 

@@ -70,7 +70,7 @@ void expect_bits(
   }
 }
 
-at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType type) {
+at::Tensor drawn(at::IntArrayRef sizes, at::ScalarType type) {
   at::Generator generator = at::detail::createCPUGenerator(3);
   return at::empty(sizes).normal_(0, 2, generator).to(type);
 }
@@ -109,12 +109,10 @@ void prove_loss(const Loss& loss) {
   const bool is_image = loss.sizes.size() > 2;
   at::DimVector of_labels = loss.sizes;
   of_labels.erase(of_labels.begin() + 1);
-  const at::Tensor p =
-      at::_log_softmax(numbers(loss.sizes, loss.type), 1, false);
+  const at::Tensor p = at::_log_softmax(drawn(loss.sizes, loss.type), 1, false);
   const at::Tensor target = labels(of_labels, loss.sizes[1]);
-  const at::Tensor weight = loss.has_weight
-                                ? numbers({loss.sizes[1]}, loss.type).abs()
-                                : at::Tensor();
+  const at::Tensor weight =
+      loss.has_weight ? drawn({loss.sizes[1]}, loss.type).abs() : at::Tensor();
   const std::optional<at::Tensor> weights =
       loss.has_weight ? std::optional(weight) : std::nullopt;
   const auto [value, total] =
@@ -122,8 +120,8 @@ void prove_loss(const Loss& loss) {
           ? at::nll_loss2d_forward(p, target, weights, loss.reduction, -100)
           : at::nll_loss_forward(p, target, weights, loss.reduction, -100);
   const at::Tensor grad = loss.reduction == at::Reduction::None
-                              ? numbers(of_labels, loss.type)
-                              : numbers({}, loss.type);
+                              ? drawn(of_labels, loss.type)
+                              : drawn({}, loss.type);
   const at::Tensor first =
       is_image ? at::nll_loss2d_backward(
                      grad, p, target, weights, loss.reduction, -100, total)
@@ -192,8 +190,8 @@ void prove_embedding(
   const int64_t rows = 50;
   at::Tensor indices =
       labels({7, 31}, rows).abs().remainder(rows).to(index_type);
-  const at::Tensor grad = numbers({7, 31, width}, type);
-  at::Tensor other = numbers({rows, width}, type);
+  const at::Tensor grad = drawn({7, 31, width}, type);
+  at::Tensor other = drawn({rows, width}, type);
   // Zeros of either sign.
   other[3].fill_(0.0);
   other[4].fill_(-0.0);
@@ -250,9 +248,9 @@ TEST(FusedKernel, ProductsAreAddedInPlace) {
   const std::optional<Node> node =
       fused(step, step.nodes[0], step.nodes[1], Bits::Rounded);
   ASSERT_TRUE(node.has_value());
-  const at::Tensor sum = numbers({33, 17}, at::kFloat);
-  const at::Tensor one = numbers({33, 65}, at::kFloat);
-  const at::Tensor other = numbers({17, 65}, at::kFloat).t();
+  const at::Tensor sum = drawn({33, 17}, at::kFloat);
+  const at::Tensor one = drawn({33, 65}, at::kFloat);
+  const at::Tensor other = drawn({17, 65}, at::kFloat).t();
   const at::Tensor expected = sum + one.mm(other);
   for (const bool apart : {true, false}) {
     const at::Tensor mine = sum.clone();
