@@ -2,6 +2,8 @@
 """How long the stages of a pipeline are idle, and how much memory each needs: in simulation by the closed forms, and
 in processes as simulated."""
 
+import statistics
+
 import gpt
 import pytest
 import torch
@@ -26,10 +28,10 @@ LAYERS_A_STAGE = 12
 class Even(nn.Module):
     """Layers that are all alike."""
 
-    def __init__(self, layers):
+    def __init__(self, layers, width):
         super().__init__()
-        self.start = nn.Parameter(torch.ones(32))  # so that the first layer has a gradient to pass on, as all have
-        self.layers = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(layers))
+        self.start = nn.Parameter(torch.ones(width))  # so that the first layer has a gradient to pass on, as all have
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(layers))
 
     def forward(self, x):
         x = x * self.start
@@ -40,18 +42,19 @@ class Even(nn.Module):
 
 @pytest.fixture(scope="module")
 def even(tmp_path_factory):
-    """The folder of a step with so many stages' layers and micro-batches."""
+    """The folder of a step with so many stages' layers and micro-batches of so many rows."""
     made = {}
 
-    def get(stages, count):
-        if (stages, count) not in made:
+    def get(stages, count, rows=128, width=32):
+        shape = (stages, count, rows, width)
+        if shape not in made:
             folder = tmp_path_factory.mktemp("even")
-            model = Even(LAYERS_A_STAGE * stages)
+            model = Even(LAYERS_A_STAGE * stages, width)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            write_step(Step(model, (torch.randn(128 * count, 32),), optimizer), folder)
+            write_step(Step(model, (torch.randn(rows * count, width),), optimizer), folder)
             (folder / "even.cluster").write_text(CLUSTER)
-            made[(stages, count)] = folder
-        return made[(stages, count)]
+            made[shape] = folder
+        return made[shape]
 
     return get
 
@@ -67,16 +70,35 @@ CLOSED_FORMS = {
 }
 
 
+def write_plan(folder, schedule, positions, count):
+    """even.plan: stages of equally many layers."""
+    starts = [f"stage %layers.{LAYERS_A_STAGE * i}/*" for i in range(1, positions * CLOSED_FORMS[schedule][0])]
+    lines = [f"schedule {schedule}", *starts, "%batch.0 [micro, -]"]
+    mesh = f"<pipeline={positions}> in <micro={count}>"
+    (folder / "even.plan").write_text(f"plan @model on {mesh} {{\n" + "\n".join(lines) + "\n}\n")
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("schedule", CLOSED_FORMS)
+def test_idle_shares_in_a_run(even, schedule):
+    """On two cores that have nothing else to do: with other work beside them ranks wait for the cores."""
+    count = 4
+    rounds, form = CLOSED_FORMS[schedule]
+    idle, work = form(2, count)
+    folder = even(2 * rounds, count, rows=512, width=256)
+    write_plan(folder, schedule, 2, count)
+    found = statistics.median(idle_share(measured(folder, "even.plan", steps=8)) for _ in range(5))
+    print(f"{schedule}: idle {found:.3f} in a run, {idle / (idle + work):.3f} by the closed form")
+    assert found == pytest.approx(idle / (idle + work), abs=0.06)
+
+
 @pytest.mark.parametrize("schedule", CLOSED_FORMS)
 @pytest.mark.parametrize("positions, count", [(2, 4), (4, 8)])
 def test_idle_shares_are_the_closed_forms(even, schedule, positions, count):
     rounds, form = CLOSED_FORMS[schedule]
     idle, work = form(positions, count)
     folder = even(positions * rounds, count)
-    starts = [f"stage %layers.{LAYERS_A_STAGE * i}/*" for i in range(1, positions * rounds)]
-    lines = [f"schedule {schedule}", *starts, "%batch.0 [micro, -]"]
-    mesh = f"<pipeline={positions}> in <micro={count}>"
-    (folder / "even.plan").write_text(f"plan @model on {mesh} {{\n" + "\n".join(lines) + "\n}\n")
+    write_plan(folder, schedule, positions, count)
     found = idle_share(simulated(folder, "even.plan", "even.cluster"))
     # What is no product, and the updates, make units a little unequal.
     assert found == pytest.approx(idle / (idle + work), abs=0.01), (idle, work)
