@@ -67,12 +67,12 @@ py::list kept(const std::shared_ptr<TrainerHandle>& self) {
     const Trainer::Resident* mine =
         trainer.find_resident(resident_name(each.input));
     const bool is_mine =
-        mine != nullptr && is_whole(mine->layout, trainer.mesh());
+        mine != nullptr && is_whole(mine->layout, trainer.team().mesh);
     out.append(py::make_tuple(
         std::string(name(each.input.kind)),
         each.input.keys,
         is_mine ? std::optional(keeping(self, mine->tensor)) : std::nullopt,
-        is_everywhere(each.holding, trainer.mesh())));
+        is_everywhere(each.holding)));
   }
   return out;
 }

@@ -177,10 +177,9 @@ NamedTensors TrainerHandle::gradients() {
     }
     gradients.emplace_back(
         each.key,
-        is_everywhere(each.holding, trainer_->mesh())
+        is_everywhere(each.holding)
             ? piece.clone()
-            : gather_whole(
-                  *everybody(), piece, each.holding, trainer_->mesh()));
+            : gather_whole(*everybody(), piece, each.holding));
   }
   return gradients;
 }
@@ -219,7 +218,7 @@ void TrainerHandle::fill(
   const Trainer::Resident* into = trainer_->find_resident(name);
   if (into != nullptr && values.defined()) {
     into->tensor.copy_(piece_of_tensor(
-        values, into->layout, trainer_->mesh(), trainer_->options().rank));
+        values, into->layout, trainer_->team(), trainer_->options().rank));
   }
 }
 

@@ -52,7 +52,7 @@ Plan load_plan(
 int64_t rank_count(const PlanFlags& flags) {
   return flags.plan.empty()
              ? rank_count(parse_parallel(flags.parallel, "--parallel"))
-             : rank_count(parse_plan(read_input(flags.plan), flags.plan).mesh);
+             : rank_count(parse_plan(read_input(flags.plan), flags.plan));
 }
 
 std::vector<std::string> rank_names(const PlanFlags& flags) {

@@ -97,7 +97,7 @@ void run_run(const RunFlags& flags) {
     run_rank(flags, program, *rendezvous);
     return;
   }
-  const int64_t ranks = rank_count(program.mesh);
+  const int64_t ranks = rank_count(program);
   if (ranks == 1) {
     run_rank(flags, program, {});
     return;

@@ -48,9 +48,8 @@ void run_simulate(const SimulateFlags& flags) {
   char seconds[32];
   std::snprintf(
       seconds, sizeof(seconds), "%.3f", 1e3 * step_seconds(predicted));
-  std::cout << "ranks        " << rank_count(program.mesh) << " of @"
-            << cluster.name << "\nstep         " << seconds
-            << " ms\npeak memory  "
+  std::cout << "ranks        " << rank_count(program) << " of @" << cluster.name
+            << "\nstep         " << seconds << " ms\npeak memory  "
             << human_bytes(static_cast<double>(most_bytes)) << " of "
             << human_bytes(static_cast<double>(cluster.device.memory_bytes))
             << " a rank\n";

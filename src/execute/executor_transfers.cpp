@@ -13,7 +13,7 @@ namespace weft {
 
 std::vector<int64_t> ExecutorBuilder::ranks_of(const Start& start) const {
   if (is_collective(start.kind)) {
-    return group_of(program_.mesh, start.axes, rank_);
+    return group_of(team_of(program_, rank_), start.axes, rank_);
   }
   return {std::min(rank_, start.peer), std::max(rank_, start.peer)};
 }

@@ -95,6 +95,7 @@ class LockstepRank {
       : program_(program),
         block_(block_of(program, rank)),
         rank_(rank),
+        team_(team_of(program, rank)),
         context_(context),
         meetings_(meetings),
         values_(block_.function.values.size()),
@@ -107,7 +108,7 @@ class LockstepRank {
       at::Tensor mine = at::empty_strided(
           type.sizes, strides_of(type), scalar_type_of(type.dtype));
       mine.copy_(piece_of_tensor(
-          whole, block_.layouts[index(input.value)], program.mesh, rank));
+          whole, block_.layouts[index(input.value)], team_, rank));
       values_[index(input.value)] = mine;
     }
   }
@@ -217,7 +218,7 @@ class LockstepRank {
       case TransferKind::Copy:
         return {rank_};
       default:
-        return group_of(program_.mesh, start.axes, rank_);
+        return group_of(team_, start.axes, rank_);
     }
   }
 
@@ -307,6 +308,7 @@ class LockstepRank {
   const Program& program_;
   const Block& block_;
   const int64_t rank_;
+  const Team team_;
   const StepContext& context_;
   std::map<MeetingKey, Meeting>& meetings_;
   std::vector<at::Tensor> values_;
@@ -324,6 +326,8 @@ at::Tensor whole_output(
     const std::vector<LockstepRank>& ranks,
     const Output& wanted) {
   at::Tensor whole;
+  // The first team that returns it has all pieces.
+  std::optional<int64_t> first_team;
   std::set<std::vector<int64_t>> seen;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Block& block = ranks[rank].block();
@@ -342,24 +346,25 @@ at::Tensor whole_output(
     if (!mine.defined()) {
       return {};
     }
+    const Team team = team_of(program, where);
     if (!whole.defined()) {
       whole = at::empty(
-          whole_sizes(type_of(mine), layout, program.mesh), mine.options());
+          whole_sizes(type_of(mine), layout, team.mesh), mine.options());
     }
-    std::vector<int64_t> piece = coordinates(program.mesh, where);
+    std::vector<int64_t> piece = coordinates(team.mesh, number_in(team, where));
     const Axes axes = axes_of(layout);
     for (size_t i = 0; i < piece.size(); ++i) {
-      const std::string& axis = program.mesh.axes[i].name;
+      const std::string& axis = team.mesh.axes[i].name;
       if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
         piece[i] = 0;
       }
     }
-    if (seen.insert(piece).second) {
-      put_piece(whole, layout, program.mesh, where, mine);
+    first_team = first_team.value_or(team.first_rank);
+    if (*first_team == team.first_rank && seen.insert(piece).second) {
+      put_piece(whole, layout, team, where, mine);
       continue;
     }
-    const at::Tensor other =
-        piece_of_tensor(whole, layout, program.mesh, where);
+    const at::Tensor other = piece_of_tensor(whole, layout, team, where);
     WEFT_CHECK_USER(
         other.equal(mine),
         "rank ",
@@ -381,7 +386,7 @@ std::vector<at::Tensor> run_lockstep(
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::map<MeetingKey, Meeting> meetings;
   std::vector<LockstepRank> ranks;
-  for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
+  for (int64_t rank = 0; rank < rank_count(program); ++rank) {
     ranks.emplace_back(program, rank, step, inputs, context, meetings);
   }
   while (!std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) {

@@ -33,6 +33,7 @@ class Run {
         options_(options),
         file_(options.inputs),
         arena_(options.budget_bytes),
+        team_(team_of(program, rank)),
         executor_(program, rank, world, arena_, options.seed) {}
 
   std::optional<RunResult> run() {
@@ -96,7 +97,7 @@ class Run {
       return;
     }
     const TensorType wanted = make_type(
-        type.dtype, whole_sizes(type, layout(input.value), program_.mesh));
+        type.dtype, whole_sizes(type, layout(input.value), team_.mesh));
     WEFT_CHECK_USER(
         file_.type(name) == wanted,
         options_.inputs,
@@ -109,8 +110,7 @@ class Run {
     at::Tensor whole = at::empty(wanted.sizes, into.scalar_type());
     const std::span<const std::byte> bytes = file_.bytes(name);
     std::memcpy(whole.data_ptr(), bytes.data(), bytes.size());
-    into.copy_(
-        piece_of_tensor(whole, layout(input.value), program_.mesh, rank_));
+    into.copy_(piece_of_tensor(whole, layout(input.value), team_, rank_));
   }
 
   void gather_timeline(const Timeline& mine, RunResult& result) const {
@@ -158,15 +158,15 @@ class Run {
         mine = executor_.outputs()[i];
       }
     }
-    if (is_everywhere(output.holding, program_.mesh)) {
+    if (is_everywhere(output.holding)) {
       return mine;
     }
     if (!everybody_) {
-      std::vector<int64_t> all(static_cast<size_t>(rank_count(program_.mesh)));
+      std::vector<int64_t> all(static_cast<size_t>(rank_count(program_)));
       std::iota(all.begin(), all.end(), 0);
       everybody_ = world_->group(all);
     }
-    return gather_whole(*everybody_, mine, output.holding, program_.mesh);
+    return gather_whole(*everybody_, mine, output.holding);
   }
 
   const Program& program_;
@@ -175,6 +175,7 @@ class Run {
   const RunOptions& options_;
   const TensorFileReader file_;
   Arena arena_;
+  const Team team_;
   Executor executor_;
   std::unique_ptr<Communicator> everybody_;
 };
@@ -186,11 +187,11 @@ std::optional<RunResult> run(
     const Rendezvous& rendezvous,
     const RunOptions& options) {
   WEFT_CHECK_USER(
-      rendezvous.size == rank_count(program.mesh),
+      rendezvous.size == rank_count(program),
       "program @",
       program.name,
       " is for ",
-      rank_count(program.mesh),
+      rank_count(program),
       " rank(s), and ",
       rendezvous.size,
       " are running");

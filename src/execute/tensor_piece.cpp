@@ -64,6 +64,23 @@ void put_piece(
   into.copy_(piece.reshape(into.sizes()));
 }
 
+at::Tensor piece_of_tensor(
+    const at::Tensor& whole,
+    const Layout& layout,
+    const Team& team,
+    int64_t rank) {
+  return piece_of_tensor(whole, layout, team.mesh, number_in(team, rank));
+}
+
+void put_piece(
+    const at::Tensor& whole,
+    const Layout& layout,
+    const Team& team,
+    int64_t rank,
+    const at::Tensor& piece) {
+  put_piece(whole, layout, team.mesh, number_in(team, rank), piece);
+}
+
 bool is_whole(const Layout& layout, const Mesh& mesh) {
   return std::all_of(
       layout.dims.begin(), layout.dims.end(), [&](const Levels& levels) {
@@ -72,11 +89,8 @@ bool is_whole(const Layout& layout, const Mesh& mesh) {
 }
 
 at::Tensor gather_whole(
-    Communicator& everybody,
-    const at::Tensor& piece,
-    const Holding& holding,
-    const Mesh& mesh) {
-  if (is_everywhere(holding, mesh)) {
+    Communicator& everybody, const at::Tensor& piece, const Holding& holding) {
+  if (is_everywhere(holding)) {
     return piece;
   }
   const at::Tensor whole =
@@ -84,29 +98,33 @@ at::Tensor gather_whole(
   if (whole.numel() == 0) {
     return whole;
   }
-  if (is_whole(holding.layout, mesh)) {
+  if (is_whole(holding.layout, holding.team.mesh)) {
     if (piece.defined()) {
       whole.copy_(piece);
     }
     everybody.broadcast(whole, holding.ranks.front())->wait();
     return whole;
   }
-  // Pieces may differ in size: each has room for the largest, rank 0's.
-  const int64_t room =
-      element_count(local_type(holding.whole, holding.layout, mesh, 0));
+  // Pieces may differ in size: each has room for the largest, the first's.
+  const int64_t room = element_count(
+      local_type(holding.whole, holding.layout, holding.team.mesh, 0));
   const at::Tensor padded = at::zeros({room}, whole.options());
   if (piece.defined()) {
     padded.narrow(0, 0, piece.numel()).copy_(piece.reshape({-1}));
   }
   const at::Tensor pieces =
-      at::empty({rank_count(mesh), room}, whole.options());
+      at::empty({holding.all_ranks, room}, whole.options());
   everybody.all_gather(pieces, padded)->wait();
   for (const int64_t rank : holding.ranks) {
-    const TensorType theirs =
-        local_type(holding.whole, holding.layout, mesh, rank);
+    const TensorType theirs = local_type(
+        holding.whole,
+        holding.layout,
+        holding.team.mesh,
+        number_in(holding.team, rank));
     const at::Tensor part =
         pieces.select(0, rank).narrow(0, 0, element_count(theirs));
-    put_piece(whole, holding.layout, mesh, rank, part.reshape(theirs.sizes));
+    put_piece(
+        whole, holding.layout, holding.team, rank, part.reshape(theirs.sizes));
   }
   return whole;
 }

@@ -175,6 +175,19 @@ Layout canonical(
   return out;
 }
 
+Layout only_on(Layout layout, const Mesh& mesh) {
+  const auto is_missing = [&](const std::string& axis) {
+    return find_axis(mesh, axis) < 0;
+  };
+  for (Levels& levels : layout.dims) {
+    for (Level& level : levels) {
+      std::erase_if(level.axes, is_missing);
+    }
+  }
+  std::erase_if(layout.partial, is_missing);
+  return layout;
+}
+
 std::string print(const Layout& layout) {
   std::vector<std::string> dims;
   for (const Levels& levels : layout.dims) {

@@ -58,6 +58,9 @@ Levels canonical(const Levels& levels, int64_t size, const Mesh& mesh);
 Layout canonical(
     const Layout& layout, const TensorType& type, const Mesh& mesh);
 
+// Without the axes that the mesh does not have.
+Layout only_on(Layout layout, const Mesh& mesh);
+
 std::string print(const Layout& layout);
 // Parses exactly one layout; throws UserError.
 Layout parse_layout(const std::string& text);

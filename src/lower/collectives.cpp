@@ -41,15 +41,18 @@ bool start_the_same(const std::vector<Block>& blocks) {
 }
 
 void run_by_stage(Lowering& lowering, void (*pass)(Lowering&)) {
-  const Mesh& mesh = lowering.program.mesh;
-  const int axis = find_axis(mesh, std::string(kPipelineAxis));
-  std::map<int64_t, std::vector<Block>> stages;
+  // A team is at one position, or is all of them.
+  std::map<std::pair<int64_t, int64_t>, std::vector<Block>> stages;
   for (Block& block : lowering.program.blocks) {
+    const Team team = team_of(lowering.program, block.first_rank);
+    const int axis = find_axis(team.mesh, std::string(kPipelineAxis));
     const int64_t stage =
         axis < 0
             ? 0
-            : coordinates(mesh, block.first_rank)[static_cast<size_t>(axis)];
-    stages[stage].push_back(std::move(block));
+            : coordinates(
+                  team.mesh,
+                  number_in(team, block.first_rank))[static_cast<size_t>(axis)];
+    stages[{team.first_rank, stage}].push_back(std::move(block));
   }
   std::vector<Block> blocks;
   for (auto& [stage, mine] : stages) {

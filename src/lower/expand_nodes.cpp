@@ -11,6 +11,7 @@ namespace weft {
 void expand_nodes(Lowering& lowering, const std::set<size_t>& chosen) {
   Function& step = *find_function(lowering.graph, "step");
   const std::vector<Node> before = std::exchange(step.nodes, {});
+  const std::vector<int64_t> stages = std::exchange(lowering.node_stages, {});
   NodeBuilder builder(step);
   std::vector<ValueId> now(step.values.size());
   for (size_t i = 0; i < now.size(); ++i) {
@@ -32,6 +33,11 @@ void expand_nodes(Lowering& lowering, const std::set<size_t>& chosen) {
     }
     if (results.empty()) {
       builder.keep(std::move(node));
+    }
+    if (!stages.empty()) {
+      lowering.node_stages.resize(step.nodes.size(), stages[i]);
+    }
+    if (results.empty()) {
       continue;
     }
     for (size_t k = now.size(); k < step.values.size(); ++k) {

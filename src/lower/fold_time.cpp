@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -39,7 +40,7 @@ class TimeFold {
       const std::vector<size_t>& in_backward)
       : lowering_(lowering),
         time_(lowering.plan.time),
-        space_(stage_mesh(lowering.plan.mesh)),
+        space_(lowering.space),
         rank_(rank),
         in_backward_(in_backward),
         emitter_{
@@ -180,7 +181,7 @@ class TimeFold {
     if (axes != 0) {
       const TensorType whole =
           make_type(type.dtype, whole_sizes(type, layout, lowering_.mesh));
-      whole_layout = canonical(without_time(layout, time_), whole, space_);
+      whole_layout = without_time(layout, whole, lowering_.mesh, time_);
       type = local_type(whole, whole_layout, space_, rank_);
     }
     const ValueId whole = add(value.name, type, whole_layout, 0, 0);
@@ -195,6 +196,21 @@ class TimeFold {
                             parts_[alike].block->function.inputs[number].value)]
                       : cut_input(whole, theirs, t, axes);
     }
+  }
+
+  // Where a part begins in what a rank has of a dim, one range after the other;
+  // none where it is no stretch of one of them.
+  static std::optional<int64_t> place_of(
+      const std::vector<Piece>& mine, const std::vector<Piece>& part) {
+    int64_t before = 0;
+    for (const Piece& range : mine) {
+      if (part.size() == 1 && part.front().start >= range.start &&
+          part.front().start + part.front().size <= range.start + range.size) {
+        return before + part.front().start - range.start;
+      }
+      before += range.size;
+    }
+    return std::nullopt;
   }
 
   // The part of an input that one point of time reads.
@@ -217,16 +233,15 @@ class TimeFold {
           layout.dims[dim],
           sizes[dim],
           place_on(time_, rank_, static_cast<int64_t>(t)));
+      const std::optional<int64_t> start = place_of(mine, part);
       WEFT_CHECK_USER(
-          mine.size() == 1 && part.size() == 1 &&
-              part.front().start >= mine.front().start,
+          start,
           "%",
           name,
           " ",
           print(layout),
           ": parts in time are stretches of what a rank has; put axes of time "
-          "last");
-      const int64_t start = part.front().start - mine.front().start;
+          "first or last");
       TensorType cut = block_.function[value].type;
       Dims cut_sizes = cut.sizes;
       cut_sizes[dim] = part.front().size;
@@ -236,8 +251,8 @@ class TimeFold {
               "aten.slice.Tensor",
               {{value},
                {static_cast<int64_t>(dim)},
-               {start},
-               {start + part.front().size}},
+               {*start},
+               {*start + part.front().size}},
               std::move(cut),
               layout,
               name),
@@ -695,7 +710,7 @@ void fold_time(Lowering& lowering) {
   }
   Program program;
   program.name = lowering.program.name;
-  program.mesh = stage_mesh(lowering.plan.mesh);
+  program.meshes = {lowering.space};
   program.time = lowering.plan.time;
   program.constants = lowering.program.constants;
   const std::vector<int64_t> order = backward_order(schedule_of(lowering.plan));
@@ -704,7 +719,7 @@ void fold_time(Lowering& lowering) {
     in_backward[static_cast<size_t>(order[i])] = i;
   }
   std::vector<std::vector<Origin>> origins;
-  for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
+  for (int64_t rank = 0; rank < rank_count(lowering.space); ++rank) {
     TimeFold fold(lowering, rank, in_backward);
     Block block = fold.build();
     add_block(program, origins, std::move(block), fold.origins());

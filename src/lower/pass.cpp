@@ -34,6 +34,14 @@ void check_disabled(
 
 // The text after a pass: the graph with its layouts until there is a program.
 std::string dump(const Lowering& lowering) {
+  if (!lowering.by_position.empty()) {
+    std::string out;
+    for (const Lowering& one : lowering.by_position) {
+      out +=
+          cat("// position ", one.position.value_or(0), "\n", dump(one), "\n");
+    }
+    return out;
+  }
   if (!lowering.program.blocks.empty()) {
     return print(lowering.program);
   }
@@ -54,6 +62,9 @@ std::string dump(const Lowering& lowering) {
 }
 
 void verify_after(const Lowering& lowering) {
+  for (const Lowering& one : lowering.by_position) {
+    verify_after(one);
+  }
   if (lowering.program.blocks.empty()) {
     verify(lowering.graph);
   } else {
@@ -62,6 +73,12 @@ void verify_after(const Lowering& lowering) {
 }
 
 void run_pass(const Pass& pass, Lowering& lowering) {
+  if (pass.by_position && !lowering.by_position.empty()) {
+    for (Lowering& one : lowering.by_position) {
+      run_pass(pass, one);
+    }
+    return;
+  }
   try {
     pass.run(lowering);
     for (Block& block : lowering.program.blocks) {
@@ -92,7 +109,9 @@ void add_block(
     Block block,
     std::vector<Origin> of_block) {
   renumber(block);
-  if (!program.blocks.empty()) {
+  if (!program.blocks.empty() &&
+      team_of(program, program.blocks.back().first_rank) ==
+          team_of(program, block.last_rank)) {
     Block& last = program.blocks.back();
     const int64_t rank = block.last_rank;
     block.first_rank = last.first_rank;

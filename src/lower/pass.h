@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -31,7 +32,9 @@ struct Origin {
 struct Lowering {
   const Plan& plan;
   const Cluster& cluster;
-  // What layouts speak of: the mesh of a stage, then the axes of time.
+  // The mesh of a stage.
+  Mesh space = {};
+  // What layouts speak of: that, then the axes of time.
   Mesh mesh = {};
   Graph graph;
   // Decisions about values that passes added, each by its name; they count
@@ -39,6 +42,15 @@ struct Lowering {
   std::vector<Decision> reads;
   // Nodes, by their first result, that cannot be expanded.
   std::set<std::string> unexpanded;
+  // Where stages have meshes of their own (cross_stages): the step as each
+  // position of the pipeline would do it on its mesh. What another position
+  // does of it is not in the program. Empty everywhere else.
+  std::vector<Lowering> by_position = {};
+  // In one of these: which; and who does or keeps what, by node of the step, a
+  // crossing where it leads, and by input.
+  std::optional<size_t> position = std::nullopt;
+  std::vector<int64_t> node_stages = {};
+  std::vector<int64_t> input_stages = {};
   // One a value of the graph's step, as its node makes it; empty before
   // propagate_layouts.
   std::vector<Layout> layouts;
@@ -73,6 +85,8 @@ struct Pass {
   void (*run)(Lowering&);
   // The program is right without it, only slower or larger.
   bool optional = false;
+  // Where stages have meshes of their own, it runs for each position by itself.
+  bool by_position = false;
 };
 
 // Runs the passes in order. After each one the graph or program is verified;
@@ -94,6 +108,9 @@ void recompute(Lowering& lowering);
 // A value of its own for what is stored in one layout and read in another
 // (read_parameters.cpp).
 void read_parameters(Lowering& lowering);
+// What goes between stages of unequal meshes has nodes of its own, and every
+// position a lowering (cross_stages.cpp).
+void cross_stages(Lowering& lowering);
 // A layout for every value and a way to compute every node: from the plan, else
 // by the rules of the op table (propagate_layouts.cpp).
 void propagate_layouts(Lowering& lowering);

@@ -14,12 +14,12 @@ Program lower(
     const LowerOptions& options) {
   verify(plan, graph);
   WEFT_CHECK_USER(
-      rank_count(plan.mesh) <= device_count(cluster),
+      rank_count(plan) <= device_count(cluster),
       place(plan),
-      ": the mesh ",
-      print(plan.mesh),
+      ": ",
+      meshes_text(plan),
       " needs ",
-      rank_count(plan.mesh),
+      rank_count(plan),
       " ranks, and cluster @",
       cluster.name,
       " has ",
@@ -30,9 +30,13 @@ Program lower(
       {"split_batch_norms", split_batch_norms},
       {"recompute", recompute},
       {"read_parameters", read_parameters},
-      {"propagate_layouts", propagate_layouts},
-      {"shard", shard},
-      {"fold_time", fold_time},
+      {"cross_stages", cross_stages},
+      {"propagate_layouts",
+       propagate_layouts,
+       /*optional=*/false,
+       /*by_position=*/true},
+      {"shard", shard, /*optional=*/false, /*by_position=*/true},
+      {"fold_time", fold_time, /*optional=*/false, /*by_position=*/true},
       {"cut_stages", cut_stages},
       {"fuse", fuse, /*optional=*/true},
       {"late_views", late_views, /*optional=*/true},
@@ -49,10 +53,15 @@ Program lower(
   Lowering lowering = {
       .plan = plan,
       .cluster = cluster,
-      .mesh = whole_mesh(stage_mesh(plan.mesh), plan.time),
+      .space = stage_mesh(plan.mesh),
+      .mesh = widest_mesh(plan),
       .graph = graph,
       .reads = {},
       .unexpanded = {},
+      .by_position = {},
+      .position = std::nullopt,
+      .node_stages = {},
+      .input_stages = {},
       .layouts = {},
       .resting = {},
       .assignments = {},
@@ -66,7 +75,7 @@ Program lower(
     const Graph& graph, const Plan& plan, const LowerOptions& options) {
   Cluster cluster;
   cluster.name = "any";
-  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
+  cluster.groups.push_back({"all", rank_count(plan), {}});
   return lower(graph, plan, cluster, options);
 }
 

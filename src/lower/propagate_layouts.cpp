@@ -93,7 +93,8 @@ class Propagation {
                                      ? &*read
                                      : decision_for(lowering.plan, value.name);
       if (decision != nullptr) {
-        decided_[i] = canonical(decision->layout, value.type, mesh_);
+        decided_[i] =
+            canonical(only_on(decision->layout, mesh_), value.type, mesh_);
       }
     }
     resting_ = made_;

@@ -477,7 +477,7 @@ class RankStep {
 
 void shard(Lowering& lowering) {
   lowering.program.name = lowering.graph.name;
-  lowering.program.mesh = lowering.mesh;
+  lowering.program.meshes = {lowering.mesh};
   lowering.program.constants = lowering.graph.constants;
   const ShardedStep sharded(lowering);
   for (int64_t rank = 0; rank < rank_count(lowering.mesh); ++rank) {

@@ -76,10 +76,11 @@ void ShardedStep::need(ValueId value, Layout layout) {
 void ShardedStep::find_outputs() {
   for (const Output& output : step_.outputs) {
     // Parts of a step in time are one value to those outside.
-    outputs_.push_back(canonical(
-        without_time(resting(output.value), lowering_.plan.time),
+    outputs_.push_back(without_time(
+        resting(output.value),
         step_[output.value].type,
-        mesh()));
+        mesh(),
+        lowering_.plan.time));
     outputs_.back().partial.clear();
   }
   for (const Input& input : step_.inputs) {

@@ -2,6 +2,7 @@
 #include "lower/staged_items.h"
 
 #include "lower/pass.h"
+#include "ops/crossing.h"
 
 #include <algorithm>
 #include <map>
@@ -24,10 +25,14 @@ StagedItems::StagedItems(
     const std::vector<Origin>& origins)
     : staged_(staged),
       block_(block),
+      is_input_(block.function.values.size(), false),
       made_by_(block.function.values.size(), kNobody),
       home_(block.function.values.size(), kEverywhere),
       readers_(block.function.values.size()),
       orders_(staged.order.size()) {
+  for (const Input& input : block.function.inputs) {
+    is_input_[index(input.value)] = true;
+  }
   collect(origins);
   find_stages();
   find_homes();
@@ -39,7 +44,7 @@ StagedItems::StagedItems(
 void StagedItems::collect(const std::vector<Origin>& origins) {
   for (size_t i = 0; i < block_.instructions.size(); ++i) {
     const Instruction& instruction = block_.instructions[i];
-    Item item;
+    StagedItem item;
     item.instructions = {instruction};
     item.reads = reads(block_, instruction);
     if (const auto* wait = std::get_if<Wait>(&instruction)) {
@@ -65,14 +70,15 @@ void StagedItems::collect(const std::vector<Origin>& origins) {
 }
 
 // Parts of inputs are cut wherever they are read.
-bool StagedItems::is_part_of_input(const Item& item) const {
+bool StagedItems::is_part_of_input(const StagedItem& item) const {
   return item.origin.node == NodeId::None && item.reads.size() == 1 &&
          std::all_of(
              item.reads.begin(),
              item.reads.end(),
              [&](ValueId value) {
                const size_t maker = made_by_[index(value)];
-               return maker == kNobody || is_part_of_input(items_[maker]);
+               return maker == kNobody ? is_input_[index(value)]
+                                       : is_part_of_input(items_[maker]);
              }) &&
          std::holds_alternative<Call>(item.instructions.front()) &&
          !is_returned(item.makes.front());
@@ -86,7 +92,7 @@ bool StagedItems::is_returned(ValueId value) const {
 }
 
 void StagedItems::find_stages() {
-  for (Item& item : items_) {
+  for (StagedItem& item : items_) {
     if (item.origin.node != NodeId::None) {
       item.stage = staged_.stages.nodes[index(item.origin.node)];
     } else if (is_part_of_input(item)) {
@@ -102,13 +108,13 @@ void StagedItems::find_stages() {
   }
 }
 
-size_t StagedItems::position_of(const Item& item) const {
+size_t StagedItems::position_of(const StagedItem& item) const {
   return item.stage < 0 ? kEverywhere
                         : staged_.positions[static_cast<size_t>(item.stage)];
 }
 
 void StagedItems::find_homes() {
-  for (const Item& item : items_) {
+  for (const StagedItem& item : items_) {
     for (const ValueId made : item.makes) {
       home_[index(made)] = position_of(item);
     }
@@ -125,7 +131,7 @@ void StagedItems::find_homes() {
   }
 }
 
-bool StagedItems::is_backward(const Item& item) const {
+bool StagedItems::is_backward(const StagedItem& item) const {
   const NodeId node = item.origin.node;
   if (node == NodeId::None) {
     return false;
@@ -139,19 +145,21 @@ bool StagedItems::is_backward(const Item& item) const {
 std::vector<bool> StagedItems::can_wait() const {
   std::vector<bool> out(items_.size(), false);
   for (size_t i = items_.size(); i-- > 0;) {
-    const Item& item = items_[i];
+    const StagedItem& item = items_[i];
     if (!is_backward(item)) {
       continue;
     }
-    out[i] = true;
+    // What crosses does not.
+    out[i] = !crossing_of(staged_.step.nodes[index(item.origin.node)]);
     for (const ValueId made : item.makes) {
       for (const size_t reader : readers_[index(made)]) {
-        const Item& other = items_[reader];
+        const StagedItem& other = items_[reader];
         const bool is_same =
             is_backward(other) && other.origin.part == item.origin.part;
         // Adding it to other parts' is no product.
-        const bool is_product = staged_.is_heavy[index(other.origin.node)] &&
-                                other.origin.node != item.origin.node;
+        const bool is_product = other.origin.node != NodeId::None &&
+                                other.origin.node != item.origin.node &&
+                                staged_.is_heavy[index(other.origin.node)];
         if (other.stage != item.stage ||
             (is_same && (!out[reader] || is_product))) {
           out[i] = false;
@@ -167,7 +175,7 @@ void StagedItems::find_units() {
                                       ? can_wait()
                                       : std::vector<bool>(items_.size(), false);
   for (size_t i = 0; i < items_.size(); ++i) {
-    Item& item = items_[i];
+    StagedItem& item = items_[i];
     const size_t position = position_of(item);
     if (position == kEverywhere) {
       continue;
@@ -176,7 +184,7 @@ void StagedItems::find_units() {
     const bool is_update =
         node == NodeId::None ||
         staged_.step.nodes[index(node)].phase == Phase::Optimizer;
-    if (is_update) {
+    if (is_update || arrives(item)) {
       item.unit = staged_.schedule.order[position].size();
     } else if (item.origin.part >= 0) {
       const UnitKind kind = !is_backward(item) ? UnitKind::Forward
@@ -197,8 +205,20 @@ void StagedItems::find_units() {
   }
 }
 
+// Whether it puts together what comes from another position: when somebody
+// reads it.
+bool StagedItems::arrives(const StagedItem& item) const {
+  if (item.origin.node == NodeId::None) {
+    return false;
+  }
+  const auto crossing =
+      crossing_of(staged_.step.nodes[index(item.origin.node)]);
+  return crossing && item.stage == crossing->to_stage;
+}
+
 // Where a sum over parts can be made: in the unit of the last one.
-size_t StagedItems::last_summand(const Item& item, size_t position) const {
+size_t StagedItems::last_summand(
+    const StagedItem& item, size_t position) const {
   size_t last = 0;
   for (const ValueId read : item.reads) {
     const size_t maker = made_by_[index(read)];
@@ -213,7 +233,7 @@ size_t StagedItems::last_summand(const Item& item, size_t position) const {
 // What somebody needs in an earlier unit is made there.
 void StagedItems::hurry() {
   for (size_t i = items_.size(); i-- > 0;) {
-    Item& item = items_[i];
+    StagedItem& item = items_[i];
     for (const ValueId made : item.makes) {
       for (const size_t reader : readers_[index(made)]) {
         if (position_of(items_[reader]) == position_of(item)) {
@@ -227,7 +247,7 @@ void StagedItems::hurry() {
 // The items of every position, in the order of its units.
 void StagedItems::deal() {
   for (size_t i = items_.size(); i-- > 0;) {
-    Item& item = items_[i];
+    StagedItem& item = items_[i];
     const size_t position = position_of(item);
     if (position != kEverywhere) {
       orders_[position].push_back(i);

@@ -12,7 +12,7 @@
 namespace weft {
 
 // Instructions that stay together: a call, or a transfer with its wait.
-struct Item {
+struct StagedItem {
   std::vector<Instruction> instructions;
   std::vector<ValueId> reads;
   std::vector<ValueId> makes;
@@ -35,13 +35,13 @@ class StagedItems {
       const Block& block,
       const std::vector<Origin>& origins);
 
-  const Item& item(size_t number) const { return items_[number]; }
+  const StagedItem& item(size_t number) const { return items_[number]; }
   // Those of a position, by their number, in its order.
   const std::vector<size_t>& at(size_t position) const {
     return orders_[position];
   }
   // The position that does the item.
-  size_t position_of(const Item& item) const;
+  size_t position_of(const StagedItem& item) const;
   // The position that makes the value, or has it as an input.
   size_t home(ValueId value) const { return home_[index(value)]; }
   bool is_read_at(ValueId value, size_t position) const;
@@ -55,18 +55,20 @@ class StagedItems {
   void find_units();
   void hurry();
   void deal();
-  bool is_part_of_input(const Item& item) const;
+  bool is_part_of_input(const StagedItem& item) const;
+  bool arrives(const StagedItem& item) const;
   bool is_returned(ValueId value) const;
-  bool is_backward(const Item& item) const;
+  bool is_backward(const StagedItem& item) const;
   std::vector<bool> can_wait() const;
-  size_t last_summand(const Item& item, size_t position) const;
+  size_t last_summand(const StagedItem& item, size_t position) const;
   size_t first_unit_that_reads(size_t item, size_t position) const;
 
   const StagedStep& staged_;
   const Block& block_;
-  std::vector<Item> items_;
-  // By value of the block: the item that makes it, where it lives, and the
-  // items that read it.
+  std::vector<StagedItem> items_;
+  // By value of the block: whether it is an input, the item that makes it,
+  // where it lives, and the items that read it.
+  std::vector<bool> is_input_;
   std::vector<size_t> made_by_;
   std::vector<size_t> home_;
   std::vector<std::vector<size_t>> readers_;

@@ -28,6 +28,10 @@ struct StagedStep {
   std::vector<std::map<std::tuple<UnitKind, int64_t, int64_t>, size_t>> order;
 
   explicit StagedStep(const Lowering& all);
+
+ private:
+  // As the lowering of a position has them.
+  void find_own_stages(size_t position);
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/time_layout.h"
 
+#include "base/error.h"
 #include "lower/cut_levels.h"
 #include "lower/move.h"
 
@@ -31,18 +32,58 @@ Axes joined(const Axes& made, const Axes& wanted, const Mesh& time) {
   return out;
 }
 
-}  // namespace
-
-Layout without_time(Layout layout, const Mesh& time) {
-  const auto is_time = [&](const std::string& axis) {
-    return find_axis(time, axis) >= 0;
-  };
-  for (Levels& levels : layout.dims) {
-    for (Level& level : levels) {
-      std::erase_if(level.axes, is_time);
+// The level without axes of time, as levels. False where an axis of the mesh
+// splits what one of time has left in unequal pieces: then what a rank has of
+// all of them is no layout.
+bool append_without_time(
+    Levels& levels, const Level& level, const Mesh& mesh, const Mesh& time) {
+  size_t outer = 0;
+  for (size_t i = 0; i + 1 < level.axes.size(); ++i) {
+    if (find_axis(time, level.axes[i]) >= 0 &&
+        find_axis(time, level.axes[i + 1]) < 0) {
+      outer = i + 1;
     }
   }
-  std::erase_if(layout.partial, is_time);
+  const auto split = level.axes.begin() + static_cast<std::ptrdiff_t>(outer);
+  Level inner = {level.size, Axes(split, level.axes.end())};
+  if (outer > 0) {
+    const Axes front(level.axes.begin(), split);
+    const int64_t count = ways(mesh, front);
+    if (!divides(mesh, front, level.size) ||
+        !append_without_time(levels, {count, front}, mesh, time)) {
+      return false;
+    }
+    inner.size = level.size / count;
+  }
+  std::erase_if(inner.axes, [&](const std::string& axis) {
+    return find_axis(time, axis) >= 0;
+  });
+  levels.push_back(std::move(inner));
+  return true;
+}
+
+}  // namespace
+
+Layout without_time(
+    Layout layout, const TensorType& type, const Mesh& mesh, const Mesh& time) {
+  const Layout whole = layout;
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+    Levels levels;
+    for (const Level& level :
+         explicit_levels(layout.dims[dim], type.sizes[dim])) {
+      WEFT_CHECK_USER(
+          append_without_time(levels, level, mesh, time),
+          print(whole),
+          " of ",
+          print(type),
+          ": what axes of time leave does not divide; put axes of time last, "
+          "or take a batch that divides");
+    }
+    layout.dims[dim] = canonical(levels, type.sizes[dim], mesh);
+  }
+  std::erase_if(layout.partial, [&](const std::string& axis) {
+    return find_axis(time, axis) >= 0;
+  });
   return layout;
 }
 

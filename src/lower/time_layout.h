@@ -8,8 +8,11 @@
 
 namespace weft {
 
-// Without what splits or sums it over axes of time.
-Layout without_time(Layout layout, const Mesh& time);
+// What a rank has at all points of time, of a value of that type, canonical.
+// `mesh` has both kinds of axes. Throws UserError where an axis of time stands
+// in front of one of the mesh and does not divide.
+Layout without_time(
+    Layout layout, const TensorType& type, const Mesh& mesh, const Mesh& time);
 
 // A layout on the axes of the mesh, split over time besides as `made` is: a
 // plan says where a value lies, and never has parts of a step wait for each

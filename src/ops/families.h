@@ -74,5 +74,6 @@ void add_recurrent_ops(OpTable& ops);
 void add_fused_ops(OpTable& ops);
 void add_optimizer_ops(OpTable& ops);
 void add_guard_ops(OpTable& ops);
+void add_crossing_ops(OpTable& ops);
 
 }  // namespace weft

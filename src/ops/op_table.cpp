@@ -104,7 +104,8 @@ const std::vector<OpFamily>& op_families() {
       {"Recurrent layers", add_recurrent_ops},
       {"Two calls as one", add_fused_ops},
       {"Optimizer steps", add_optimizer_ops},
-      {"Guards", add_guard_ops}};
+      {"Guards", add_guard_ops},
+      {"Between stages", add_crossing_ops}};
   return families;
 }
 

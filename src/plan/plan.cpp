@@ -111,6 +111,61 @@ Mesh stage_mesh(const Mesh& mesh) {
   return out;
 }
 
+Mesh stage_mesh(const Plan& plan, int64_t stage) {
+  // Stage 0 has no line.
+  const StageStart* line =
+      stage == 0 ? nullptr : &plan.stages.at(static_cast<size_t>(stage) - 1);
+  return line != nullptr && line->mesh ? *line->mesh : stage_mesh(plan.mesh);
+}
+
+bool has_unequal_stages(const Plan& plan) {
+  const Mesh first = stage_mesh(plan.mesh);
+  return std::any_of(
+      plan.stages.begin(), plan.stages.end(), [&](const StageStart& line) {
+        return line.mesh && *line.mesh != first;
+      });
+}
+
+std::vector<Mesh> position_meshes(const Plan& plan) {
+  std::vector<Mesh> meshes(
+      static_cast<size_t>(axis_size(plan.mesh, kPipelineAxis)),
+      stage_mesh(plan.mesh));
+  if (has_unequal_stages(plan)) {
+    const Schedule schedule = schedule_of(plan);
+    for (int64_t stage = 0; stage < schedule.stages; ++stage) {
+      meshes.at(static_cast<size_t>(position_of(schedule, stage))) =
+          stage_mesh(plan, stage);
+    }
+  }
+  return meshes;
+}
+
+Mesh widest_mesh(const Plan& plan) {
+  Mesh out;
+  for (int64_t stage = 0; stage < stage_count(plan); ++stage) {
+    for (const Axis& axis : stage_mesh(plan, stage).axes) {
+      const int found = find_axis(out, axis.name);
+      if (found < 0) {
+        out.axes.push_back(axis);
+      } else if (out.axes[static_cast<size_t>(found)].size < axis.size) {
+        out.axes[static_cast<size_t>(found)] = axis;
+      }
+    }
+  }
+  return whole_mesh(out, plan.time);
+}
+
+int64_t rank_count(const Plan& plan) {
+  if (!has_unequal_stages(plan)) {
+    return rank_count(plan.mesh);
+  }
+  int64_t ranks = 0;
+  for (const Mesh& mesh : position_meshes(plan)) {
+    ranks += rank_count(mesh);
+  }
+  return ranks;
+}
+
 std::string print(const Decision& decision) {
   return cat(
       "%",
@@ -137,7 +192,11 @@ std::string print(const Plan& plan) {
     out += cat("  schedule ", plan.schedule, "\n");
   }
   for (const StageStart& stage : plan.stages) {
-    out += cat("  stage %", stage.pattern, "\n");
+    out +=
+        cat("  stage %",
+            stage.pattern,
+            stage.mesh ? cat(" on ", print(*stage.mesh)) : "",
+            "\n");
   }
   for (const StageKeep& keep : plan.keeps) {
     out += cat("  keep ", keep.stage, " %", keep.pattern, "\n");

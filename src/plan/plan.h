@@ -23,11 +23,18 @@
 // `in` gives axes of time. They split values as the mesh's do, and a rank does
 // the parts one after the other: `micro`, parts of the batch; `slice`, parts of
 // the sequence. Only what the data loader gives is split over them by a
-// decision, with axes of time inside those of the mesh; the rest follows.
+// decision; the rest follows. Axes of time stand behind those of the mesh
+// (`data*micro`), where each rank's batch is cut, or in front of them.
 //
 // The axis `pipeline` splits no value but the step: forward is cut where the
 // first node stands that makes a value of a `stage` line's pattern; backward
 // and the optimizer follow it.
+//
+// Each stage has the other axes of the plan's mesh, or a mesh of its own:
+// `stage %blocks.6.* on <tensor=4>`. The decisions are the same for all; an
+// axis that a stage does not have splits nothing there. Ranks are then numbered
+// position by position. Axes of time then stand first, `[micro*data, -]`, so
+// that a micro-batch has the same rows everywhere.
 #pragma once
 
 #include "graph/graph.h"
@@ -78,9 +85,11 @@ struct StageStart {
   std::string pattern;
   // As in Decision.
   std::string where = "";
+  // Of the stage's ranks; none: the plan's without the axis `pipeline`.
+  std::optional<Mesh> mesh = std::nullopt;
 
   bool operator==(const StageStart& other) const {
-    return pattern == other.pattern;
+    return pattern == other.pattern && mesh == other.mesh;
   }
 };
 
@@ -178,6 +187,17 @@ int64_t stage_count(const Plan& plan);
 Schedule schedule_of(const Plan& plan);
 // The mesh that each stage has for itself: without the axis `pipeline`.
 Mesh stage_mesh(const Mesh& mesh);
+// The same of a stage of the plan, which may have its own.
+Mesh stage_mesh(const Plan& plan, int64_t stage);
+
+// Whether one stage has another mesh than the first.
+bool has_unequal_stages(const Plan& plan);
+// The stage mesh at each position of the pipeline. Throws as schedule_of.
+std::vector<Mesh> position_meshes(const Plan& plan);
+// The axes of all stages, each with its largest size; then those of time.
+Mesh widest_mesh(const Plan& plan);
+// Of all positions.
+int64_t rank_count(const Plan& plan);
 
 // The schedule is one that there is and is for the plan's positions, stages and
 // parts; verify() asks too. Throws UserError.

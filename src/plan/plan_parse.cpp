@@ -57,6 +57,9 @@ class PlanParser {
     }
     if (scanner_.take("stage")) {
       plan_.stages.push_back({pattern(), where});
+      if (scanner_.take("on")) {
+        plan_.stages.back().mesh = parse_mesh(scanner_);
+      }
       return true;
     }
     if (scanner_.take("keep")) {

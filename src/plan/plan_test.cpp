@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "plan/forward_plan.h"
+#include "plan/rank_names.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -82,6 +83,35 @@ TEST(Plan, SettingsStandBeforeDecisions) {
   EXPECT_EQ(
       print(parse_plan("plan @mlp on <> { schedule 1f1b }", "p")),
       "plan @mlp on <> {\n}\n");
+}
+
+TEST(Plan, StagesMayHaveMeshesOfTheirOwn) {
+  const std::string text =
+      "plan @mlp on <pipeline=2, data=2> {\n"
+      "  stage %fc/relu on <tensor=3>\n"
+      "  %batch.0 [data*tensor, -]\n"
+      "}\n";
+  const Plan plan = parse_plan(text, "p");
+  EXPECT_EQ(print(plan), text);
+  EXPECT_EQ(parse_plan(print(plan), "again"), plan);
+  EXPECT_TRUE(has_unequal_stages(plan));
+  EXPECT_EQ(rank_count(plan), 5);
+  EXPECT_EQ(print(stage_mesh(plan, 0)), "<data=2>");
+  EXPECT_EQ(print(position_meshes(plan).at(1)), "<tensor=3>");
+  EXPECT_EQ(print(widest_mesh(plan)), "<data=2, tensor=3>");
+  EXPECT_EQ(
+      rank_names(plan),
+      std::vector<std::string>(
+          {"stage 0 (rank 0)",
+           "stage 0 (rank 1)",
+           "stage 1 (rank 2)",
+           "stage 1 (rank 3)",
+           "stage 1 (rank 4)"}));
+  // A mesh that is the others' makes nothing unequal.
+  const Plan same = parse_plan(
+      "plan @mlp on <pipeline=2, data=2> { stage %fc/relu on <data=2> }", "p");
+  EXPECT_FALSE(has_unequal_stages(same));
+  EXPECT_EQ(rank_count(same), 4);
 }
 
 TEST(Plan, AScheduleOfItsOwn) {

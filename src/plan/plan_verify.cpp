@@ -4,6 +4,7 @@
 #include "plan/plan_place.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace weft {
@@ -59,7 +60,7 @@ class PlanVerifier {
       : plan_(plan),
         graph_(graph),
         step_(step_of(graph)),
-        mesh_(whole_mesh(plan.mesh, plan.time)) {
+        meshes_(meshes_of(plan)) {
     kinds_.resize(step_.values.size());
     for (const Input& input : step_.inputs) {
       kinds_[index(input.value)] = input.kind;
@@ -68,10 +69,11 @@ class PlanVerifier {
 
   void run() {
     try {
-      verify(mesh_);
+      verify(whole_mesh(plan_.mesh, plan_.time));
     } catch (const UserError& error) {
       throw UserError(cat(start(plan_.where), error.what()));
     }
+    check_stage_meshes();
     WEFT_CHECK_USER(
         plan_.graph == graph_.name,
         start(plan_.where),
@@ -97,6 +99,7 @@ class PlanVerifier {
         "'in' has slices of micro-batches: write <micro=N, slice=N>");
     check_stages();
     verify_schedule(plan_);
+    check_shared_positions();
     check_keeps();
     check_recompute();
     check_decisions();
@@ -173,6 +176,55 @@ class PlanVerifier {
           ", where the stage before has not begun yet; stages stand in the "
           "order of forward");
       before = at;
+    }
+  }
+
+  void check_stage_meshes() const {
+    for (const StageStart& stage : plan_.stages) {
+      if (!stage.mesh) {
+        continue;
+      }
+      try {
+        verify(whole_mesh(*stage.mesh, plan_.time));
+      } catch (const UserError& error) {
+        throw UserError(cat(start(stage.where), error.what()));
+      }
+      WEFT_CHECK_USER(
+          find_axis(*stage.mesh, std::string(kPipelineAxis)) < 0,
+          start(stage.where),
+          "stage %",
+          stage.pattern,
+          " on ",
+          print(*stage.mesh),
+          ": a stage is at one position of the pipeline; leave out the axis "
+          "pipeline");
+    }
+  }
+
+  // Stages of the same ranks have one mesh.
+  void check_shared_positions() const {
+    if (!has_unequal_stages(plan_)) {
+      return;
+    }
+    const Schedule schedule = schedule_of(plan_);
+    std::map<int64_t, int64_t> first;
+    for (int64_t stage = 0; stage < schedule.stages; ++stage) {
+      const int64_t position = position_of(schedule, stage);
+      const int64_t other = first.try_emplace(position, stage).first->second;
+      WEFT_CHECK_USER(
+          stage_mesh(plan_, stage) == stage_mesh(plan_, other),
+          start(plan_.stages[static_cast<size_t>(stage) - 1].where),
+          "stage ",
+          stage,
+          " is on ",
+          print(stage_mesh(plan_, stage)),
+          ", and stage ",
+          other,
+          ", of the same ranks (position ",
+          position,
+          "), on ",
+          print(stage_mesh(plan_, other)),
+          "; stages that share ranks need the same mesh");
     }
   }
 
@@ -270,7 +322,9 @@ class PlanVerifier {
         "; leave out 'compute ...', or take a narrower pattern");
     for (const Layout* layout : {&decision.layout, &compute_layout(decision)}) {
       check_axes(decision, *layout, value);
-      check(decision, *layout, step_[value]);
+      for (const Mesh& mesh : meshes_) {
+        check(decision, *layout, step_[value], mesh);
+      }
       WEFT_CHECK_USER(
           !is_input || layout->partial.empty(),
           start(decision, step_[value].name),
@@ -300,13 +354,49 @@ class PlanVerifier {
     }
   }
 
-  void check(const Decision& decision, const Layout& layout, const Value& value)
-      const {
+  // All that layouts may speak of, on the ranks of each stage; the first has
+  // pipeline, too.
+  static std::vector<Mesh> meshes_of(const Plan& plan) {
+    std::vector<Mesh> meshes = {whole_mesh(plan.mesh, plan.time)};
+    for (const StageStart& stage : plan.stages) {
+      const Mesh mesh =
+          stage.mesh ? whole_mesh(*stage.mesh, plan.time) : Mesh();
+      if (stage.mesh &&
+          std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) {
+        meshes.push_back(mesh);
+      }
+    }
+    return meshes;
+  }
+
+  // Without the axes that only other stages have.
+  Layout on_stage(Layout layout, const Mesh& mesh) const {
+    const auto is_others = [&](const std::string& axis) {
+      return find_axis(mesh, axis) < 0 &&
+             std::any_of(meshes_.begin(), meshes_.end(), [&](const Mesh& one) {
+               return find_axis(one, axis) >= 0;
+             });
+    };
+    for (Levels& levels : layout.dims) {
+      for (Level& level : levels) {
+        std::erase_if(level.axes, is_others);
+      }
+    }
+    std::erase_if(layout.partial, is_others);
+    return layout;
+  }
+
+  void check(
+      const Decision& decision,
+      const Layout& written,
+      const Value& value,
+      const Mesh& mesh) const {
     const std::string begin = start(decision, value.name);
+    const Layout layout = on_stage(written, mesh);
     WEFT_CHECK_USER(
         layout.dims.size() == value.type.sizes.size(),
         begin,
-        print(layout),
+        print(written),
         " has ",
         layout.dims.size(),
         " dims, and ",
@@ -316,13 +406,13 @@ class PlanVerifier {
         "; give as many, as in ",
         print(replicated(static_cast<int>(value.type.sizes.size()))));
     try {
-      verify(layout, value.type, mesh_);
+      verify(layout, value.type, mesh);
     } catch (const UserError& error) {
       throw UserError(cat(begin, error.what()));
     }
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
       for (const Level& level : layout.dims[dim]) {
-        const int64_t pieces = ways(mesh_, level.axes);
+        const int64_t pieces = ways(mesh, level.axes);
         const int64_t size =
             level_size(layout.dims[dim], level, value.type.sizes[dim]);
         WEFT_CHECK_USER(
@@ -352,7 +442,7 @@ class PlanVerifier {
   const Plan& plan_;
   const Graph& graph_;
   const Function& step_;
-  const Mesh mesh_;
+  const std::vector<Mesh> meshes_;
   // By value; meaningful for inputs.
   std::vector<InputKind> kinds_;
 };
@@ -426,13 +516,24 @@ std::string place(const Plan& plan) {
   return plan.where.empty() ? cat("plan @", plan.graph) : plan.where;
 }
 
+std::string meshes_text(const Plan& plan) {
+  if (!has_unequal_stages(plan)) {
+    return cat("the mesh ", print(plan.mesh));
+  }
+  std::vector<std::string> texts;
+  for (const Mesh& mesh : position_meshes(plan)) {
+    texts.push_back(print(mesh));
+  }
+  return cat("the pipeline of ", join(texts, " and "));
+}
+
 void verify_ranks(const Plan& plan, int64_t ranks) {
-  const int64_t needed = rank_count(plan.mesh);
+  const int64_t needed = rank_count(plan);
   WEFT_CHECK_USER(
       needed == ranks,
       place(plan),
-      ": the mesh ",
-      print(plan.mesh),
+      ": ",
+      meshes_text(plan),
       " needs ",
       needed,
       needed == 1 ? " rank" : " ranks",

@@ -31,14 +31,22 @@ std::vector<std::string> rank_names(const Plan& plan) {
   for (int64_t stage = 0; stage < schedule.stages; ++stage) {
     stages[static_cast<size_t>(position_of(schedule, stage))].push_back(stage);
   }
-  for (int64_t rank = 0; rank < rank_count(plan.mesh); ++rank) {
-    const int64_t position =
-        coordinates(plan.mesh, rank)[static_cast<size_t>(axis)];
+  const auto add = [&](size_t position) {
     names.push_back(
-        cat(stages_text(stages[static_cast<size_t>(position)]),
-            " (rank ",
-            rank,
-            ")"));
+        cat(stages_text(stages[position]), " (rank ", names.size(), ")"));
+  };
+  if (has_unequal_stages(plan)) {
+    const std::vector<Mesh> meshes = position_meshes(plan);
+    for (size_t position = 0; position < meshes.size(); ++position) {
+      for (int64_t i = 0; i < rank_count(meshes[position]); ++i) {
+        add(position);
+      }
+    }
+    return names;
+  }
+  for (int64_t rank = 0; rank < rank_count(plan.mesh); ++rank) {
+    add(static_cast<size_t>(
+        coordinates(plan.mesh, rank)[static_cast<size_t>(axis)]));
   }
   return names;
 }

@@ -6,6 +6,7 @@
 #include "graph/mesh.h"
 #include "graph/tensor_type.h"
 #include "program/program.h"
+#include "program/team.h"
 
 #include <cstdint>
 #include <vector>
@@ -16,14 +17,18 @@ namespace weft {
 // belongs to it, and the others nothing.
 struct Holding {
   TensorType whole;
-  // On the program's mesh.
+  // The first team that has it, on its mesh. Other teams may have it too.
+  Team team;
   Layout layout;
-  // In order.
+  // Of the team, in order.
   std::vector<int64_t> ranks;
+  // How many ranks of all have all of it, and how many there are.
+  int64_t whole_ranks = 0;
+  int64_t all_ranks = 0;
 };
 
-// Whether every rank of the mesh has all of it.
-bool is_everywhere(const Holding& holding, const Mesh& mesh);
+// Whether every rank has all of it.
+bool is_everywhere(const Holding& holding);
 
 // What the ranks of a program return between them, in the order of the blocks:
 // the same list on every rank.
@@ -34,9 +39,13 @@ struct HeldOutput {
 };
 std::vector<HeldOutput> held_outputs(const Program& program);
 
-// A value of the block, as its ranks have it.
+// A value of the block, as its ranks have it; without the ranks.
 Holding holding_of(const Program& program, const Block& block, ValueId value);
-// The block's ranks have it too.
-void add_ranks(Holding& holding, const Block& block);
+// The block's ranks have it too, as `value`.
+void add_ranks(
+    Holding& holding,
+    const Program& program,
+    const Block& block,
+    ValueId value);
 
 }  // namespace weft

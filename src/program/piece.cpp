@@ -159,8 +159,10 @@ Dims whole_sizes(
 std::vector<Piece> level_pieces(
     const Program& program, const Block& block, ValueId value, int64_t rank) {
   const Layout& layout = block.layouts[index(value)];
-  const Mesh mesh = whole_mesh(program.mesh, program.time);
-  const int64_t place = place_on(program.time, rank, block.parts[index(value)]);
+  const Team team = team_of(program, rank);
+  const Mesh mesh = whole_mesh(team.mesh, program.time);
+  const int64_t place =
+      place_on(program.time, number_in(team, rank), block.parts[index(value)]);
   const Dims whole = whole_sizes(block.function[value].type, layout, mesh);
   std::vector<Piece> out;
   for (size_t dim = 0; dim < whole.size(); ++dim) {

@@ -61,7 +61,7 @@ const Block& block_of(const Program& program, int64_t rank) {
       cat("program @",
           program.name,
           " has ",
-          rank_count(program.mesh),
+          rank_count(program),
           " rank(s), and no rank ",
           rank));
 }
@@ -76,25 +76,6 @@ int replacement_of(const Function& function, const Input& input) {
     }
   }
   return -1;
-}
-
-std::vector<int64_t> group_of(
-    const Mesh& mesh, const std::vector<std::string>& axes, int64_t rank) {
-  const std::vector<int64_t> own = coordinates(mesh, rank);
-  std::vector<int64_t> group;
-  for (int64_t other = 0; other < rank_count(mesh); ++other) {
-    const std::vector<int64_t> theirs = coordinates(mesh, other);
-    bool together = true;
-    for (size_t i = 0; i < mesh.axes.size(); ++i) {
-      const bool may_differ =
-          std::find(axes.begin(), axes.end(), mesh.axes[i].name) != axes.end();
-      together = together && (may_differ || own[i] == theirs[i]);
-    }
-    if (together) {
-      group.push_back(other);
-    }
-  }
-  return group;
 }
 
 Layout without_partial(Layout layout, const std::vector<std::string>& axes) {

@@ -2,7 +2,7 @@
 // The Program: what each rank does in one step, in order. Ranks that do the
 // same share a block. Text form:
 //
-//   program @gpt on <data=2> in <micro=4>
+//   program @gpt on <data=2> in <micro=4>        // or: on <data=2>, <tensor=4>
 //   constant %steps : i64[2] = hex "01000000000000000200000000000000"
 //
 //   block @step ranks 0 to 1 {
@@ -57,6 +57,7 @@
 #include "graph/graph.h"
 #include "graph/layout.h"
 #include "graph/mesh.h"
+#include "program/team.h"
 
 #include <cstdint>
 #include <string>
@@ -164,7 +165,8 @@ struct Block {
 
 struct Program {
   std::string name;
-  Mesh mesh;
+  // Of one team of ranks after the other (team.h); a block's ranks are of one.
+  std::vector<Mesh> meshes = {Mesh()};
   // Axes of time: what a rank does one after the other.
   Mesh time;
   std::vector<Constant> constants;
@@ -180,10 +182,6 @@ const Block& block_of(const Program& program, int64_t rank);
 // The output that the next step reads as this input, as an index into
 // function.outputs; -1 for an input that no output replaces.
 int replacement_of(const Function& function, const Input& input);
-
-// The ranks that take part with `rank` in a collective over `axes`, in order.
-std::vector<int64_t> group_of(
-    const Mesh& mesh, const std::vector<std::string>& axes, int64_t rank);
 
 // The layout of a partial sum once it is summed over `axes`.
 Layout without_partial(Layout layout, const std::vector<std::string>& axes);
@@ -232,6 +230,8 @@ std::string percent_names(
 std::string label(const Block& block, const Instruction& instruction);
 
 std::string print(const Program& program);
+// "<data=2>, <tensor=4>".
+std::string print_meshes(const std::vector<Mesh>& meshes);
 // One line, without indentation and newline.
 std::string print(const Block& block, const Instruction& instruction);
 // `source` names the text in messages. Throws UserError with line and column.

@@ -48,6 +48,63 @@ TEST(Program, PrintsWhatItParsed) {
   EXPECT_EQ(parse_program(print(program), "again"), program);
 }
 
+// Two teams: two ranks that share a batch, and one.
+constexpr const char* kTeams = R"(program @mlp on <data=2>, <>
+
+block @step.0 ranks 0 to 1 {
+  input %x : f32[2, 8] = batch "0" at [data, -]
+forward:
+  %s = aten.sum(%x) : f32[] at [] +{data}
+  start %s.sum = all_reduce(%s) over {data}
+  wait %s.sum
+  return loss = %s.sum
+}
+
+block @step.2 ranks 2 to 2 {
+  input %x : f32[4, 8] = batch "0" at [-, -]
+forward:
+  %s = aten.sum(%x) : f32[] at []
+  return loss = %s
+}
+)";
+
+TEST(Program, TeamsHaveMeshesOfTheirOwn) {
+  const Program program = parse_program(kTeams, "p");
+  verify(program);
+  EXPECT_EQ(print(program), kTeams);
+  EXPECT_EQ(rank_count(program), 3);
+  const Team last = team_of(program, 2);
+  EXPECT_EQ(print(last.mesh), "<>");
+  EXPECT_EQ(number_in(last, 2), 0);
+  EXPECT_EQ(
+      group_of(team_of(program, 1), {"data"}, 1), std::vector<int64_t>({0, 1}));
+  const auto pieces = [&](int64_t rank) {
+    const Block& block = block_of(program, rank);
+    return level_pieces(
+        program, block, block.function.inputs.front().value, rank);
+  };
+  EXPECT_EQ(pieces(1).front().start, 2);
+  EXPECT_EQ(pieces(2).front().size, 4);
+  EXPECT_THROW(team_of(program, 3), UserError);
+}
+
+TEST(Program, ABlockIsOfOneTeam) {
+  std::string text = kTeams;
+  const std::string before = "<data=2>, <>";
+  text.replace(text.find(before), before.size(), "<>, <data=2>");
+  try {
+    verify(parse_program(text, "p"));
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(
+        std::string(error.what())
+            .find("ranks 0 to 1 are not all on the mesh <>, which begins at "
+                  "rank 0"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Program, ViewsAndCollectivesLieInTheirOperandsStorage) {
   const Program program = parse_program(kProgram, "p");
   const Block& block = block_of(program, 1);

@@ -126,15 +126,22 @@ std::string print(const Block& block) {
 
 class BlockParser {
  public:
-  BlockParser(Scanner* scanner, const Mesh& mesh)
-      : scanner_(*scanner), mesh_(mesh), lines_(scanner) {}
+  BlockParser(Scanner* scanner, const Program& program)
+      : scanner_(*scanner), program_(program), lines_(scanner) {}
 
   // After the word `block`.
   Block block() {
     Block block;
     lines_.begin(lines_.at_name());
     scanner_.expect("ranks");
+    const size_t mark = scanner_.mark();
     block.first_rank = scanner_.expect_int();
+    try {
+      mesh_ =
+          whole_mesh(team_of(program_, block.first_rank).mesh, program_.time);
+    } catch (const UserError& error) {
+      scanner_.fail_at(mark, error.what());
+    }
     scanner_.expect("to");
     block.last_rank = scanner_.expect_int();
     scanner_.expect("{");
@@ -313,19 +320,29 @@ class BlockParser {
   }
 
   Scanner& scanner_;
-  const Mesh& mesh_;
+  const Program& program_;
+  // Of the block's ranks.
+  Mesh mesh_;
   FunctionParser lines_;
   std::optional<Phase> phase_;
 };
 
 }  // namespace
 
+std::string print_meshes(const std::vector<Mesh>& meshes) {
+  std::vector<std::string> texts;
+  for (const Mesh& mesh : meshes) {
+    texts.push_back(print(mesh));
+  }
+  return join(texts, ", ");
+}
+
 std::string print(const Program& program) {
   std::string out =
       cat("program @",
           program.name,
           " on ",
-          print(program.mesh),
+          print_meshes(program.meshes),
           program.time.axes.empty() ? "" : cat(" in ", print(program.time)),
           "\n");
   for (const Constant& constant : program.constants) {
@@ -344,16 +361,18 @@ Program parse_program(std::string_view text, const std::string& source) {
   scanner.expect("program");
   program.name = lines.at_name();
   scanner.expect("on");
-  program.mesh = parse_mesh(scanner);
+  program.meshes.clear();
+  do {
+    program.meshes.push_back(parse_mesh(scanner));
+  } while (scanner.take(","));
   if (scanner.take("in")) {
     program.time = parse_mesh(scanner);
   }
   while (scanner.take("constant")) {
     program.constants.push_back(lines.constant());
   }
-  const Mesh mesh = whole_mesh(program.mesh, program.time);
   while (scanner.take("block")) {
-    program.blocks.push_back(BlockParser(&scanner, mesh).block());
+    program.blocks.push_back(BlockParser(&scanner, program).block());
   }
   if (!scanner.at_end()) {
     scanner.fail_expected("'constant', 'block' or the end");

@@ -21,7 +21,8 @@ class BlockVerifier {
   BlockVerifier(const Program& program, const Block& block)
       : program_(program),
         block_(block),
-        mesh_(whole_mesh(program.mesh, program.time)),
+        mesh_(
+            whole_mesh(team_of(program, block.first_rank).mesh, program.time)),
         storage_(storages(block)),
         tiers_(tiers(block)),
         state_(block.function.values.size(), State::NotMade),
@@ -339,7 +340,9 @@ std::string place_in(const Program& program, const Block& block, size_t at) {
 }
 
 void verify(const Program& program) {
-  verify(whole_mesh(program.mesh, program.time));
+  for (const Mesh& mesh : program.meshes) {
+    verify(whole_mesh(mesh, program.time));
+  }
   int64_t next = 0;
   std::set<std::string> names;
   for (const Block& block : program.blocks) {
@@ -362,19 +365,34 @@ void verify(const Program& program) {
         ": two blocks are called @",
         block.function.name);
     next = block.last_rank + 1;
+    const Team team = team_of(program, block.first_rank);
+    WEFT_CHECK_USER(
+        number_in(team, block.last_rank) < rank_count(team.mesh),
+        "program @",
+        program.name,
+        ", block @",
+        block.function.name,
+        ": ranks ",
+        block.first_rank,
+        " to ",
+        block.last_rank,
+        " are not all on the mesh ",
+        print(team.mesh),
+        ", which begins at rank ",
+        team.first_rank);
     BlockVerifier(program, block).run();
     verify_places(program, block);
   }
   WEFT_CHECK_USER(
-      next == rank_count(program.mesh),
+      next == rank_count(program),
       "program @",
       program.name,
       ": blocks for ",
       next,
       " rank(s), and the mesh ",
-      print(program.mesh),
+      print_meshes(program.meshes),
       " has ",
-      rank_count(program.mesh));
+      rank_count(program));
   verify_meetings(program);
 }
 

@@ -203,10 +203,11 @@ int64_t wire_bytes(const Mesh& mesh, const Block& block, const Start& start) {
 std::vector<WireBytes> wire_bytes_by_kind(
     const Program& program, int64_t rank) {
   const Block& block = block_of(program, rank);
+  const Team team = team_of(program, rank);
   std::map<std::pair<TransferKind, Axes>, int64_t> sums;
   for (const Instruction& instruction : block.instructions) {
     if (const auto* start = std::get_if<Start>(&instruction)) {
-      const int64_t bytes = wire_bytes(program.mesh, block, *start);
+      const int64_t bytes = wire_bytes(team.mesh, block, *start);
       if (bytes > 0) {
         sums[{start->kind, start->axes}] += bytes;
       }

@@ -80,7 +80,7 @@ TEST(Transfers, TypesAndLayoutsFollow) {
       return whole_sizes(
           block.function.values[static_cast<size_t>(value)].type,
           block.layouts[static_cast<size_t>(value)],
-          program.mesh);
+          program.meshes.front());
     };
     EXPECT_EQ(whole(from), whole(to));
   }

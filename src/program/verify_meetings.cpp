@@ -21,6 +21,7 @@ struct Lane {
 
 struct Rank {
   const Block* block = nullptr;
+  Team team;
   size_t next = 0;
   // How many transfers it has started in each lane.
   std::map<Lane, size_t> started;
@@ -31,8 +32,9 @@ struct Rank {
 class Meetings {
  public:
   explicit Meetings(const Program& program) : program_(program) {
-    for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
-      ranks_.push_back({&block_of(program, rank), 0, {}, {}});
+    for (int64_t rank = 0; rank < rank_count(program); ++rank) {
+      ranks_.push_back(
+          {&block_of(program, rank), team_of(program, rank), 0, {}, {}});
     }
   }
 
@@ -84,11 +86,11 @@ class Meetings {
   void begin(int64_t rank, Rank& state, const Start& start) {
     Lane lane;
     if (is_collective(start.kind)) {
-      lane = {true, group_of(program_.mesh, start.axes, rank)};
+      lane = {true, group_of(state.team, start.axes, rank)};
     } else {
       check(
           state,
-          start.peer >= 0 && start.peer < rank_count(program_.mesh) &&
+          start.peer >= 0 && start.peer < rank_count(program_) &&
               start.peer != rank,
           cat("there is no other rank ", start.peer));
       lane = start.kind == TransferKind::Send ? Lane{false, {rank, start.peer}}

@@ -102,7 +102,7 @@ class Simulation {
  public:
   Simulation(const Program& program, const Cluster& cluster)
       : program_(program), cluster_(cluster) {
-    for (int64_t rank = 0; rank < rank_count(program.mesh); ++rank) {
+    for (int64_t rank = 0; rank < rank_count(program); ++rank) {
       RankState state;
       state.block = &block_of(program, rank);
       BlockCosts& costs = costs_[state.block];
@@ -198,7 +198,7 @@ class Simulation {
 
   Lane lane_of(int64_t rank, const Start& start) const {
     if (is_collective(start.kind)) {
-      return {true, group_of(program_.mesh, start.axes, rank)};
+      return {true, group_of(team_of(program_, rank), start.axes, rank)};
     }
     switch (start.kind) {
       case TransferKind::Send:
@@ -222,8 +222,9 @@ class Simulation {
     return transfer_seconds(
         start.kind,
         static_cast<int64_t>(lane.ranks.size()),
-        is_collective(start.kind) ? wire_bytes(program_.mesh, block, start)
-                                  : bytes,
+        is_collective(start.kind)
+            ? wire_bytes(team_of(program_, block.first_rank).mesh, block, start)
+            : bytes,
         link_between(cluster_, lane.ranks));
   }
 
@@ -322,11 +323,11 @@ class Simulation {
 
 Timeline simulate(const Program& program, const Cluster& cluster) {
   WEFT_CHECK_USER(
-      rank_count(program.mesh) <= device_count(cluster),
+      rank_count(program) <= device_count(cluster),
       "program @",
       program.name,
       " has ",
-      rank_count(program.mesh),
+      rank_count(program),
       " rank(s), and cluster @",
       cluster.name,
       " ",

@@ -98,20 +98,22 @@ void Feed::fill(
     const at::Tensor& into = step.executor->inputs()[i];
     const Layout& layout = block.layouts[index(input.value)];
     const std::vector<Piece> ranges = ranges_of(
-        step.program.mesh,
+        trainer.team().mesh,
         layout.dims.front(),
         static_cast<int64_t>(batch.samples.size()),
-        trainer.options().rank);
-    WEFT_CHECK(ranges.size() <= 1, "a batch in several ranges");
-    const Piece rows = ranges.empty() ? Piece() : ranges.front();
-    const std::span<const int64_t> mine(
-        batch.samples.data() + rows.start, static_cast<size_t>(rows.size));
-    const bool is_direct = into.is_contiguous() && into.size(0) == rows.size &&
+        number_in(trainer.team(), trainer.options().rank));
+    std::vector<int64_t> mine;
+    for (const Piece& rows : ranges) {
+      const auto first = batch.samples.begin() + rows.start;
+      mine.insert(mine.end(), first, first + rows.size);
+    }
+    const auto count = static_cast<int64_t>(mine.size());
+    const bool is_direct = into.is_contiguous() && into.size(0) == count &&
                            std::all_of(
                                layout.dims.begin() + 1,
                                layout.dims.end(),
                                [](const auto& axes) { return axes.empty(); });
-    Dims sizes = {rows.size};
+    Dims sizes = {count};
     sizes.insert(sizes.end(), match.type.sizes.begin(), match.type.sizes.end());
     const at::Tensor read =
         is_direct ? into : at::empty(sizes, into.scalar_type());
@@ -123,8 +125,8 @@ void Feed::fill(
     if (!is_direct) {
       Layout inner = layout;
       inner.dims.front().clear();
-      into.copy_(piece_of_tensor(
-          read, inner, step.program.mesh, trainer.options().rank));
+      into.copy_(
+          piece_of_tensor(read, inner, trainer.team(), trainer.options().rank));
     }
   }
 }

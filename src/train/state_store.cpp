@@ -21,7 +21,8 @@ namespace {
 
 TensorType whole_type(const Trainer& trainer, const Trainer::Resident& each) {
   return make_type(
-      each.type.dtype, whole_sizes(each.type, each.layout, trainer.mesh()));
+      each.type.dtype,
+      whole_sizes(each.type, each.layout, trainer.team().mesh));
 }
 
 // A box of the whole tensor that this rank holds, and where: a part of its
@@ -43,10 +44,10 @@ std::vector<HeldBox> boxes_of(
     for (const HeldBox& one : boxes) {
       int64_t start = 0;
       for (const Piece& range : ranges_of(
-               trainer.mesh(),
+               trainer.team().mesh,
                each.layout.dims[dim],
                whole.sizes[dim],
-               trainer.options().rank)) {
+               number_in(trainer.team(), trainer.options().rank))) {
         HeldBox& part = cut.emplace_back(one);
         part.box.start.push_back(range.start);
         part.box.size.push_back(range.size);
@@ -67,9 +68,10 @@ std::pair<int64_t, int64_t> replica(
   WEFT_CHECK(kept != nullptr, "a resident that nobody keeps");
   const Axes axes = axes_of(each.layout);
   const auto piece = [&](int64_t rank) {
-    std::vector<int64_t> where = coordinates(trainer.mesh(), rank);
+    std::vector<int64_t> where =
+        coordinates(trainer.team().mesh, number_in(trainer.team(), rank));
     for (size_t i = 0; i < where.size(); ++i) {
-      const std::string& axis = trainer.mesh().axes[i].name;
+      const std::string& axis = trainer.team().mesh.axes[i].name;
       if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
         where[i] = 0;
       }
@@ -266,11 +268,11 @@ at::Tensor whole_tensor(
   WEFT_CHECK_USER(kept != nullptr, "the steps have no ", name);
   const Trainer::Resident* mine = trainer.find_resident(name);
   const at::Tensor piece = mine == nullptr ? at::Tensor() : mine->tensor;
-  if (is_everywhere(kept->holding, trainer.mesh())) {
+  if (is_everywhere(kept->holding)) {
     return piece;
   }
   WEFT_CHECK(everybody != nullptr, "a piece of ", name, " on one rank");
-  return gather_whole(*everybody, piece, kept->holding, trainer.mesh());
+  return gather_whole(*everybody, piece, kept->holding);
 }
 
 }  // namespace weft

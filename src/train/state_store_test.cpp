@@ -95,7 +95,7 @@ TEST_F(Start, PiecesAreThoseOfTheWhole) {
     for (size_t i = 0; i < whole.size(); ++i) {
       const Trainer::Resident& each = mine.residents()[i];
       EXPECT_TRUE(each.tensor.equal(
-          piece_of_tensor(whole[i], each.layout, mine.mesh(), rank)))
+          piece_of_tensor(whole[i], each.layout, mine.team(), rank)))
           << each.input.keys.front() << " of rank " << rank;
     }
   }

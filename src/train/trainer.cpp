@@ -175,7 +175,7 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
 
 void Trainer::bind(PreparedStep& step, const Plan& plan) {
   step.program = lower(step.graph, plan, options_.lowering);
-  mesh_ = step.program.mesh;
+  team_ = team_of(step.program, options_.rank);
   if (world_ != nullptr) {
     world_->name_ranks(rank_names(plan));
   }
@@ -205,7 +205,7 @@ void Trainer::note_kept(const Program& program) {
         kept_.push_back({input, holding_of(program, block, input.value)});
       }
       if (found->second >= before) {
-        add_ranks(kept_[found->second].holding, block);
+        add_ranks(kept_[found->second].holding, program, block, input.value);
       }
     }
   }
@@ -269,7 +269,7 @@ void Trainer::set_batch(
       step.executor->inputs()[i].copy_(piece_of_tensor(
           whole[position_in(types, input)],
           block.layouts[index(input.value)],
-          step.program.mesh,
+          team_,
           options_.rank));
     }
   }

@@ -140,7 +140,8 @@ class Trainer {
   // "parameter/head.weight": nullptr when there is none.
   const Resident* find_resident(const std::string& name) const;
 
-  const Mesh& mesh() const { return mesh_; }
+  // This rank's.
+  const Team& team() const { return team_; }
   const TrainerOptions& options() const { return options_; }
   World* world() const { return world_; }
   // What the last step that was run used (Executor::used_bytes).
@@ -161,7 +162,7 @@ class Trainer {
   const TrainerOptions options_;
   World* const world_;
   Arena arena_;
-  Mesh mesh_;
+  Team team_;
   std::map<std::pair<StepKind, std::string>, std::unique_ptr<PreparedStep>>
       steps_;
   // With accumulation: the step that applies what was summed up.

@@ -26,6 +26,7 @@ MODELS = {
     "gpt_zero1": "gpt",
     "gpt_hybrid_shard": "gpt",
     "gpt_megatron_zero3": "gpt",
+    "gpt_unequal": "gpt",
     "llama_context_tensor": "llama",
     "moe_experts": "moe",
     "cosmoflow_spatial": "cosmoflow",
