@@ -106,6 +106,7 @@ void set_up(CLI::App& app) {
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.footer(kExamples);
   add_capture_command(app);
+  add_cluster_command(app);
   add_plan_command(app);
   add_profile_command(app);
   add_simulate_command(app);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Cluster: the machines as data. One kind of device, and groups of them
-// joined by links, from the inside out. Text form:
+// The Cluster: the machines as data. Kinds of devices, what lies behind each
+// (host memory, disk), and groups of them joined by links, from the inside
+// out. Text form; a line with a comment may be left out:
 //
 //   cluster @pod
 //   device cpu
@@ -8,15 +9,40 @@
 //     memory_bytes = 12884901888
 //     memory_bytes_per_second = 8.0e9
 //     call_seconds = 4.0e-06
+//     launch_seconds = 2.0e-05          // 0: calls are not issued ahead
+//     run_ahead_calls = 64              // how far ahead, at most
+//     units = 108                       // product tiles at a time
+//     tile 128 x 128 = 0.8              // share of the rate with such tiles
+//     ramp_depth = 64                   // a tile's start, as depth of products
+//     efficiency product 1e+06 = 0.5    // share of a rate at a size
+//     efficiency product 1e+09 = 0.9
+//     efficiency memory 1e+05 = 0.8
+//   tier host                           // behind every device
+//     memory_bytes = 68719476736
+//     latency_seconds = 1.0e-05
+//     bytes_per_second = 1.2e10
+//     devices_per_link = 2              // 1: every device has its own
 //   group node = 2 x cpu
 //     latency_seconds = 3.0e-05
 //     bytes_per_second = 1.0e9
+//     start_seconds = 1.0e-05           // 0: a transfer is its messages
 //   group pod = 4 x node
 //     latency_seconds = 2.0e-04
 //     bytes_per_second = 1.2e8
+//     devices_per_link = 2
 //
-// Ranks are numbered with the innermost group varying fastest: here 0 and 1
-// share a node.
+// Machines that are not alike: several kinds of devices, groups of any earlier
+// groups, and links that differ between two of the members:
+//
+//   group world = 2 x node + 1 x big_node
+//     latency_seconds = 2.0e-04
+//     bytes_per_second = 1.2e8
+//     between node big_node
+//       latency_seconds = 1.0e-02
+//       bytes_per_second = 1.0e7
+//
+// Ranks are numbered with the innermost group varying fastest, members in the
+// order of the text: here 0 and 1 share a node.
 #pragma once
 
 #include "graph/dtype.h"
@@ -25,6 +51,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -37,6 +64,43 @@ struct Rate {
   bool operator==(const Rate&) const = default;
 };
 
+// What keeps a device from its rates depends on what it does.
+enum class Work : uint8_t {
+  Product,      // matrix products; sizes in flops, shares of flops_per_second
+  Attention,    // the same; scores and their sums in one call
+  Convolution,  // the same
+  Elementwise,  // the same, for all that is not a product
+  Memory,       // bytes moved, whatever for; of memory_bytes_per_second
+};
+inline constexpr Work kWorks[] = {
+    Work::Product,
+    Work::Attention,
+    Work::Convolution,
+    Work::Elementwise,
+    Work::Memory};
+std::string_view name(Work work);
+
+// The share of a rate that work of some size reaches: between two points, in
+// proportion to the logarithm of the size; beyond them, as at the nearest.
+// Above 1 where caches are faster than memory. No points: 1.
+struct Efficiency {
+  Work work = Work::Product;
+  // Size and share, sizes growing.
+  std::vector<std::pair<double, double>> points;
+
+  bool operator==(const Efficiency&) const = default;
+};
+
+// Products are made a tile at a time by each unit, and the last round of tiles
+// may leave units idle.
+struct Tile {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  double efficiency = 1;
+
+  bool operator==(const Tile&) const = default;
+};
+
 // One kind of processor, with its memory.
 struct Device {
   std::string name;
@@ -44,8 +108,17 @@ struct Device {
   std::vector<Rate> rates;
   int64_t memory_bytes = 0;
   double memory_bytes_per_second = 0;
-  // What one operator call costs however little it does.
+  // What one operator call costs the device however little it does.
   double call_seconds = 0;
+  // What issuing a call costs its host, which runs ahead of the device.
+  double launch_seconds = 0;
+  int64_t run_ahead_calls = 0;
+  // No tiles: products have their efficiency by size alone.
+  int64_t units = 0;
+  double ramp_depth = 0;
+  std::vector<Tile> tiles = {};
+  // At most one of each kind.
+  std::vector<Efficiency> efficiencies = {};
 
   bool operator==(const Device&) const = default;
 };
@@ -55,8 +128,39 @@ struct Device {
 struct Link {
   double latency_seconds = 0;
   double bytes_per_second = 0;
+  // Once for every transfer, whatever its messages.
+  double start_seconds = 0;
+  // So many share bytes_per_second when all of them talk.
+  int64_t devices_per_link = 1;
 
   bool operator==(const Link&) const = default;
+};
+
+// Memory behind every device: "host", then "disk".
+struct MemoryTier {
+  std::string name;
+  // Of one device's share.
+  int64_t memory_bytes = 0;
+  Link link;
+
+  bool operator==(const MemoryTier&) const = default;
+};
+
+// `count` devices or groups of the same name.
+struct Member {
+  std::string name;
+  int64_t count = 1;
+
+  bool operator==(const Member&) const = default;
+};
+
+// Another link between two members of a group.
+struct Between {
+  std::string a;
+  std::string b;
+  Link link;
+
+  bool operator==(const Between&) const = default;
 };
 
 // `count` members (devices, or groups of the level inside) on one link.
@@ -64,14 +168,22 @@ struct Group {
   std::string name;
   int64_t count = 1;
   Link link;
+  // What the `count` are; empty: what stands just before this group.
+  std::string member = {};
+  // Behind them.
+  std::vector<Member> others = {};
+  std::vector<Between> between = {};
 
   bool operator==(const Group&) const = default;
 };
 
 struct Cluster {
   std::string name;
+  // The first kind, and the others.
   Device device;
-  // Innermost first; none is a single device.
+  std::vector<Device> other_devices;
+  std::vector<MemoryTier> tiers;
+  // Innermost first, the last holds all; none is a single device.
   std::vector<Group> groups;
 
   bool operator==(const Cluster&) const = default;
@@ -82,17 +194,25 @@ struct Cluster {
 Device one_core();
 
 int64_t device_count(const Cluster& cluster);
+// What the rank runs on. Throws UserError when it is beyond the devices.
+const Device& device_of(const Cluster& cluster, int64_t rank);
+// nullptr when there is no such tier.
+const MemoryTier* find_tier(const Cluster& cluster, std::string_view name);
 double flops_per_second(const Device& device, DType dtype);
+// Of the rate that `work` has, at a size as Work tells.
+double efficiency(const Device& device, Work work, double size);
 
-// The link of the innermost group that holds all of `ranks`. Throws UserError
-// when a rank is beyond the cluster's devices.
-const Link& link_between(
-    const Cluster& cluster, const std::vector<int64_t>& ranks);
+// The link of the innermost group that holds all of `ranks`, with the rate that
+// they have of it when every device does the same: of a link for 8 devices, an
+// eighth if one of `ranks` sits on it. Throws UserError when a rank is beyond
+// the cluster's devices.
+Link link_between(const Cluster& cluster, const std::vector<int64_t>& ranks);
 
 std::string print(const Cluster& cluster);
 // `source` names the text in messages. Throws UserError with line and column.
 Cluster parse_cluster(std::string_view text, const std::string& source);
-// Names well-formed and unique, counts and rates positive. Throws UserError.
+// Names well-formed, known and unique, counts and rates positive. Throws
+// UserError.
 void verify(const Cluster& cluster);
 
 // "2x8xA100-80G" (nodes x devices x kind), "8xA100-80G": a cluster of a known

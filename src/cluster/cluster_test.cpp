@@ -2,6 +2,7 @@
 #include "cluster/cluster.h"
 
 #include "base/error.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,85 @@ TEST(Cluster, LinkIsTheInnermostThatJoinsTheRanks) {
   EXPECT_THROW(link_between(cluster, {0, 8}), UserError);
 }
 
+// Everything that there is to say.
+constexpr const char* kWorld = R"(cluster @world
+device big
+  flops_per_second f32 = 2e+13
+  memory_bytes = 85899345920
+  memory_bytes_per_second = 2e+12
+  call_seconds = 2e-06
+  launch_seconds = 4e-05
+  run_ahead_calls = 32
+  units = 108
+  tile 256 x 128 = 0.8
+  tile 64 x 64 = 0.5
+  ramp_depth = 80.0
+  efficiency product 1e+06 = 0.5
+  efficiency product 1e+09 = 0.9
+  efficiency memory 1e+05 = 0.75
+device small
+  flops_per_second f32 = 1e+13
+  memory_bytes = 17179869184
+  memory_bytes_per_second = 9e+11
+  call_seconds = 2e-06
+tier host
+  memory_bytes = 274877906944
+  latency_seconds = 1e-05
+  bytes_per_second = 2.5e+10
+  devices_per_link = 2
+group eu = 4 x big
+  latency_seconds = 3e-06
+  bytes_per_second = 3e+11
+  start_seconds = 1e-05
+group us = 2 x small
+  latency_seconds = 3e-06
+  bytes_per_second = 1e+11
+group asia = 2 x big + 2 x small
+  latency_seconds = 3e-06
+  bytes_per_second = 1e+11
+group world = 2 x eu + 1 x us + 1 x asia
+  latency_seconds = 0.001
+  bytes_per_second = 1e+10
+  devices_per_link = 4
+  between eu asia
+    latency_seconds = 0.1
+    bytes_per_second = 1e+08
+)";
+
+TEST(Cluster, MachinesNeedNotBeAlike) {
+  const Cluster world = parse_cluster(kWorld, "world");
+  EXPECT_EQ(print(world), kWorld);
+  EXPECT_EQ(parse_cluster(print(world), "again"), world);
+  EXPECT_EQ(device_count(world), 2 * 4 + 2 + 4);
+  EXPECT_EQ(device_of(world, 7).name, "big");
+  EXPECT_EQ(device_of(world, 8).name, "small");
+  EXPECT_EQ(device_of(world, 11).name, "big");
+  EXPECT_EQ(device_of(world, 12).name, "small");
+  EXPECT_THROW(device_of(world, 14), UserError);
+  EXPECT_EQ(link_between(world, {4, 7}).bytes_per_second, 3e11);
+  EXPECT_EQ(link_between(world, {8, 9}).bytes_per_second, 1e11);
+  // A fourth of what four devices share; all of it for all of them.
+  EXPECT_EQ(link_between(world, {0, 4}).bytes_per_second, 2.5e9);
+  EXPECT_EQ(
+      link_between(world, {0, 1, 2, 3, 4, 5, 6, 7}).bytes_per_second, 1e10);
+  EXPECT_EQ(link_between(world, {0, 8}).latency_seconds, 1e-3);
+  // Another way to asia, for everyone who talks to it.
+  EXPECT_EQ(link_between(world, {0, 10}).latency_seconds, 0.1);
+  EXPECT_EQ(link_between(world, {8, 10}).latency_seconds, 1e-3);
+  EXPECT_EQ(link_between(world, {0, 8, 10}).latency_seconds, 0.1);
+  EXPECT_EQ(find_tier(world, "host")->link.devices_per_link, 2);
+  EXPECT_EQ(find_tier(world, "disk"), nullptr);
+}
+
+TEST(Cluster, EfficienciesLieBetweenTheirPoints) {
+  const Device& big = parse_cluster(kWorld, "world").device;
+  EXPECT_EQ(efficiency(big, Work::Product, 1e3), 0.5);
+  EXPECT_EQ(efficiency(big, Work::Product, 1e12), 0.9);
+  EXPECT_NEAR(efficiency(big, Work::Product, 3.1622776e7), 0.7, 1e-6);
+  EXPECT_EQ(efficiency(big, Work::Memory, 1e9), 0.75);
+  EXPECT_EQ(efficiency(big, Work::Attention, 1e9), 1);
+}
+
 TEST(Cluster, Presets) {
   const Cluster cluster = cluster_preset("2x8xA100-80G").value_or(Cluster{});
   EXPECT_EQ(device_count(cluster), 16);
@@ -62,6 +142,21 @@ TEST(Cluster, Presets) {
   EXPECT_EQ(device_count(cluster_preset("4xA100-80G").value_or(Cluster{})), 4);
   EXPECT_EQ(cluster_preset("examples/x.cluster"), std::nullopt);
   EXPECT_THROW(cluster_preset("4xA1"), UserError);
+  for (const char* kind :
+       {"V100", "A100-40G", "A100-80G", "H100", "H200", "B200", "RTX4090"}) {
+    const Cluster each =
+        cluster_preset(cat("128x8x", kind)).value_or(Cluster{});
+    EXPECT_EQ(device_count(each), 1024) << kind;
+    EXPECT_EQ(parse_cluster(print(each), kind), each);
+  }
+  // Adapters that all devices of a node share.
+  const auto across = [](const char* name) {
+    return link_between(cluster_preset(name).value_or(Cluster{}), {0, 8})
+        .bytes_per_second;
+  };
+  EXPECT_DOUBLE_EQ(across("2x8xA100-80G"), 2 * across("2x8xA100-80G+4xHDR"));
+  EXPECT_THROW(cluster_preset("2x8xA100-80G+4xABC"), UserError);
+  EXPECT_THROW(cluster_preset("2x8xA100-80G+HDR"), UserError);
 }
 
 TEST(Cluster, MessagesSayWhereAndWhat) {
@@ -69,7 +164,7 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text.replace(text.find("4 x node"), 8, "4 x core");
   EXPECT_EQ(
       message_of(text),
-      "c:11:17: group pod must be made of node, which stands just before it, "
+      "c:11:17: group pod must be made of what stands before it (cpu, node), "
       "not of core");
   text = kPod;
   text.replace(text.find("4e+10"), 5, "-1.0");
@@ -77,6 +172,18 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
       message_of(text),
       "cluster @pod: flops_per_second of cpu must be a positive number, not "
       "-1.0");
+  text = kWorld;
+  text.replace(text.find("efficiency memory"), 17, "efficiency thought");
+  EXPECT_EQ(
+      message_of(text),
+      "c:15:14: unknown work \"thought\": there are product, attention, "
+      "convolution, elementwise and memory");
+  text = kWorld;
+  text.replace(text.find("between eu asia"), 15, "between eu mars");
+  EXPECT_EQ(
+      message_of(text),
+      "cluster @world: group world has a link of mars, which is none of its "
+      "members");
 }
 
 }  // namespace

@@ -3,126 +3,316 @@
 #include "base/text.h"
 #include "cluster/cluster.h"
 
+#include <algorithm>
 #include <string>
 
 namespace weft {
+namespace {
+
+std::string field(std::string_view name, double value) {
+  return cat("  ", name, " = ", print_double(value), "\n");
+}
+
+std::string field(std::string_view name, int64_t value) {
+  return cat("  ", name, " = ", value, "\n");
+}
+
+std::string print_link(const Link& link) {
+  std::string out = field("latency_seconds", link.latency_seconds) +
+                    field("bytes_per_second", link.bytes_per_second);
+  if (link.start_seconds > 0) {
+    out += field("start_seconds", link.start_seconds);
+  }
+  if (link.devices_per_link > 1) {
+    out += field("devices_per_link", link.devices_per_link);
+  }
+  return out;
+}
+
+std::string print_products(const Device& device) {
+  std::string out;
+  if (device.units > 0) {
+    out += field("units", device.units);
+  }
+  for (const Tile& tile : device.tiles) {
+    out += field(cat("tile ", tile.rows, " x ", tile.columns), tile.efficiency);
+  }
+  if (device.ramp_depth > 0) {
+    out += field("ramp_depth", device.ramp_depth);
+  }
+  for (const Efficiency& found : device.efficiencies) {
+    for (const auto& [size, share] : found.points) {
+      out += field(
+          cat("efficiency ", name(found.work), " ", print_double(size)), share);
+    }
+  }
+  return out;
+}
+
+std::string print_device(const Device& device) {
+  std::string out = cat("device ", device.name, "\n");
+  for (const Rate& rate : device.rates) {
+    out += field(
+        cat("flops_per_second ", name(rate.dtype)), rate.flops_per_second);
+  }
+  out += field("memory_bytes", device.memory_bytes) +
+         field("memory_bytes_per_second", device.memory_bytes_per_second) +
+         field("call_seconds", device.call_seconds);
+  if (device.launch_seconds > 0) {
+    out += field("launch_seconds", device.launch_seconds) +
+           field("run_ahead_calls", device.run_ahead_calls);
+  }
+  return out + print_products(device);
+}
+
+std::string indented(const std::string& lines) {
+  std::string out = "  ";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    out += lines[i];
+    if (lines[i] == '\n' && i + 1 < lines.size()) {
+      out += "  ";
+    }
+  }
+  return out;
+}
+
+std::string print_group(const Group& group, const std::string& before) {
+  std::string out =
+      cat("group ",
+          group.name,
+          " = ",
+          group.count,
+          " x ",
+          group.member.empty() ? before : group.member);
+  for (const Member& member : group.others) {
+    out += cat(" + ", member.count, " x ", member.name);
+  }
+  out += "\n" + print_link(group.link);
+  for (const Between& between : group.between) {
+    out += cat("  between ", between.a, " ", between.b, "\n") +
+           indented(print_link(between.link));
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string print(const Cluster& cluster) {
-  const Device& device = cluster.device;
   std::string out = cat("cluster @", cluster.name, "\n");
-  out += cat("device ", device.name, "\n");
-  for (const Rate& rate : device.rates) {
-    out +=
-        cat("  flops_per_second ",
-            name(rate.dtype),
-            " = ",
-            print_double(rate.flops_per_second),
-            "\n");
+  out += print_device(cluster.device);
+  for (const Device& device : cluster.other_devices) {
+    out += print_device(device);
   }
-  out += cat("  memory_bytes = ", device.memory_bytes, "\n");
-  out +=
-      cat("  memory_bytes_per_second = ",
-          print_double(device.memory_bytes_per_second),
-          "\n");
-  out += cat("  call_seconds = ", print_double(device.call_seconds), "\n");
-  const std::string* member = &device.name;
+  for (const MemoryTier& tier : cluster.tiers) {
+    out += cat("tier ", tier.name, "\n") +
+           field("memory_bytes", tier.memory_bytes) + print_link(tier.link);
+  }
+  // What a group without a name for its members is made of.
+  const std::string* before = &cluster.device.name;
   for (const Group& group : cluster.groups) {
-    out += cat("group ", group.name, " = ", group.count, " x ", *member, "\n");
-    out += cat(
-        "  latency_seconds = ", print_double(group.link.latency_seconds), "\n");
-    out +=
-        cat("  bytes_per_second = ",
-            print_double(group.link.bytes_per_second),
-            "\n");
-    member = &group.name;
+    out += print_group(group, *before);
+    before = &group.name;
   }
   return out;
 }
 
 namespace {
 
-double expect_double(Scanner& scanner) {
-  bool is_integer = false;
-  int64_t integer = 0;
-  return scanner.expect_number(&is_integer, &integer);
-}
+class Parser {
+ public:
+  Parser(std::string_view text, const std::string& source)
+      : scanner_(text, source) {}
 
-double expect_field(Scanner& scanner, std::string_view field) {
-  scanner.expect(field);
-  scanner.expect("=");
-  return expect_double(scanner);
-}
-
-Rate parse_rate(Scanner& scanner) {
-  const size_t mark = scanner.mark();
-  const std::string dtype = scanner.expect_word();
-  const std::optional<DType> known = dtype_from_name(dtype);
-  if (!known) {
-    scanner.fail_at(mark, cat("unknown element type ", quote(dtype)));
+  Cluster run() {
+    Cluster cluster;
+    scanner_.expect("cluster");
+    scanner_.expect("@");
+    cluster.name = scanner_.expect_word();
+    scanner_.expect("device");
+    cluster.device = device();
+    while (scanner_.take("device")) {
+      cluster.other_devices.push_back(device());
+    }
+    while (scanner_.take("tier")) {
+      MemoryTier tier;
+      tier.name = scanner_.expect_word();
+      tier.memory_bytes = int_field("memory_bytes");
+      tier.link = link();
+      cluster.tiers.push_back(std::move(tier));
+    }
+    while (scanner_.take("group")) {
+      cluster.groups.push_back(group(cluster));
+    }
+    if (!scanner_.at_end()) {
+      scanner_.fail_expected("'group' or the end");
+    }
+    verify(cluster);
+    return cluster;
   }
-  scanner.expect("=");
-  return {*known, expect_double(scanner)};
-}
 
-Device parse_device(Scanner& scanner) {
-  Device device;
-  scanner.expect("device");
-  device.name = scanner.expect_word();
-  while (scanner.take("flops_per_second")) {
-    device.rates.push_back(parse_rate(scanner));
+ private:
+  double number() {
+    bool is_integer = false;
+    int64_t integer = 0;
+    return scanner_.expect_number(&is_integer, &integer);
   }
-  scanner.expect("memory_bytes");
-  scanner.expect("=");
-  device.memory_bytes = scanner.expect_int();
-  device.memory_bytes_per_second =
-      expect_field(scanner, "memory_bytes_per_second");
-  device.call_seconds = expect_field(scanner, "call_seconds");
-  return device;
-}
 
-Group parse_group(Scanner& scanner, const std::string& member) {
-  Group group;
-  group.name = scanner.expect_word();
-  scanner.expect("=");
-  group.count = scanner.expect_int();
-  scanner.expect("x");
-  const size_t mark = scanner.mark();
-  const std::string of = scanner.expect_word();
-  if (of != member) {
-    scanner.fail_at(
-        mark,
-        cat("group ",
-            group.name,
-            " must be made of ",
-            member,
-            ", which stands just before it, not of ",
-            of));
+  double value() {
+    scanner_.expect("=");
+    return number();
   }
-  group.link.latency_seconds = expect_field(scanner, "latency_seconds");
-  group.link.bytes_per_second = expect_field(scanner, "bytes_per_second");
-  return group;
-}
+
+  double double_field(std::string_view name) {
+    scanner_.expect(name);
+    return value();
+  }
+
+  int64_t int_field(std::string_view name) {
+    scanner_.expect(name);
+    scanner_.expect("=");
+    return scanner_.expect_int();
+  }
+
+  Rate rate() {
+    const size_t mark = scanner_.mark();
+    const std::string dtype = scanner_.expect_word();
+    const std::optional<DType> known = dtype_from_name(dtype);
+    if (!known) {
+      scanner_.fail_at(mark, cat("unknown element type ", quote(dtype)));
+    }
+    return {*known, value()};
+  }
+
+  // One point, into the curve of its work.
+  void point(Device& device) {
+    const size_t mark = scanner_.mark();
+    const std::string word = scanner_.expect_word();
+    const auto work =
+        std::find_if(std::begin(kWorks), std::end(kWorks), [&](Work each) {
+          return name(each) == word;
+        });
+    if (work == std::end(kWorks)) {
+      scanner_.fail_at(
+          mark,
+          cat("unknown work ",
+              quote(word),
+              ": there are product, attention, convolution, elementwise and "
+              "memory"));
+    }
+    if (device.efficiencies.empty() ||
+        device.efficiencies.back().work != *work) {
+      device.efficiencies.push_back({*work, {}});
+    }
+    const double size = number();
+    device.efficiencies.back().points.emplace_back(size, value());
+  }
+
+  Device device() {
+    Device device;
+    device.name = scanner_.expect_word();
+    while (scanner_.take("flops_per_second")) {
+      device.rates.push_back(rate());
+    }
+    device.memory_bytes = int_field("memory_bytes");
+    device.memory_bytes_per_second = double_field("memory_bytes_per_second");
+    device.call_seconds = double_field("call_seconds");
+    if (scanner_.looking_at("launch_seconds")) {
+      device.launch_seconds = double_field("launch_seconds");
+      device.run_ahead_calls = int_field("run_ahead_calls");
+    }
+    if (scanner_.looking_at("units")) {
+      device.units = int_field("units");
+    }
+    while (scanner_.take("tile")) {
+      Tile tile;
+      tile.rows = scanner_.expect_int();
+      scanner_.expect("x");
+      tile.columns = scanner_.expect_int();
+      tile.efficiency = value();
+      device.tiles.push_back(tile);
+    }
+    if (scanner_.looking_at("ramp_depth")) {
+      device.ramp_depth = double_field("ramp_depth");
+    }
+    while (scanner_.take("efficiency")) {
+      point(device);
+    }
+    return device;
+  }
+
+  Link link() {
+    Link link;
+    link.latency_seconds = double_field("latency_seconds");
+    link.bytes_per_second = double_field("bytes_per_second");
+    if (scanner_.looking_at("start_seconds")) {
+      link.start_seconds = double_field("start_seconds");
+    }
+    if (scanner_.looking_at("devices_per_link")) {
+      link.devices_per_link = int_field("devices_per_link");
+    }
+    return link;
+  }
+
+  // What a group may be made of: what stands before it.
+  Member member(const Cluster& cluster, const std::string& of_group) {
+    Member member;
+    member.count = scanner_.expect_int();
+    scanner_.expect("x");
+    const size_t mark = scanner_.mark();
+    member.name = scanner_.expect_word();
+    std::vector<std::string> known = {cluster.device.name};
+    for (const Device& device : cluster.other_devices) {
+      known.push_back(device.name);
+    }
+    for (const Group& group : cluster.groups) {
+      known.push_back(group.name);
+    }
+    if (std::find(known.begin(), known.end(), member.name) == known.end()) {
+      scanner_.fail_at(
+          mark,
+          cat("group ",
+              of_group,
+              " must be made of what stands before it (",
+              join(known, ", "),
+              "), not of ",
+              member.name));
+    }
+    return member;
+  }
+
+  Group group(const Cluster& cluster) {
+    Group group;
+    group.name = scanner_.expect_word();
+    scanner_.expect("=");
+    const Member first = member(cluster, group.name);
+    group.count = first.count;
+    const std::string& before = cluster.groups.empty()
+                                    ? cluster.device.name
+                                    : cluster.groups.back().name;
+    if (first.name != before) {
+      group.member = first.name;
+    }
+    while (scanner_.take("+")) {
+      group.others.push_back(member(cluster, group.name));
+    }
+    group.link = link();
+    while (scanner_.take("between")) {
+      Between between;
+      between.a = scanner_.expect_word();
+      between.b = scanner_.expect_word();
+      between.link = link();
+      group.between.push_back(std::move(between));
+    }
+    return group;
+  }
+
+  Scanner scanner_;
+};
 
 }  // namespace
 
 Cluster parse_cluster(std::string_view text, const std::string& source) {
-  Scanner scanner(text, source);
-  Cluster cluster;
-  scanner.expect("cluster");
-  scanner.expect("@");
-  cluster.name = scanner.expect_word();
-  cluster.device = parse_device(scanner);
-  while (scanner.take("group")) {
-    const std::string& member = cluster.groups.empty()
-                                    ? cluster.device.name
-                                    : cluster.groups.back().name;
-    cluster.groups.push_back(parse_group(scanner, member));
-  }
-  if (!scanner.at_end()) {
-    scanner.fail_expected("'group' or the end");
-  }
-  verify(cluster);
-  return cluster;
+  return Parser(text, source).run();
 }
 
 }  // namespace weft

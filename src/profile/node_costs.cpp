@@ -2,6 +2,7 @@
 #include "profile/node_costs.h"
 
 #include "ops/op_def.h"
+#include "ops/rule.h"
 
 #include <algorithm>
 
@@ -30,13 +31,86 @@ struct OpFacts {
   bool is_view = false;
   bool is_empty = false;
   bool is_lookup = false;
+  Work work = Work::Elementwise;
+  ProductSize product = {};
   int64_t flops = 0;
   int64_t scratch_bytes = 0;
 };
 
+// By factor of the rule, whether a tensor has it.
+std::vector<bool> factors_of(
+    const Rule& rule, const std::vector<DimFactors>& dims) {
+  std::vector<bool> has(rule.factors.size(), false);
+  for (const DimFactors& dim : dims) {
+    for (const int factor : dim) {
+      has[static_cast<size_t>(factor)] = true;
+    }
+  }
+  return has;
+}
+
+// Of the last two operands, if a multiply-add for every combination of factors
+// is all that the node does.
+ProductSize product_of(const Rule& rule, int64_t flops) {
+  int64_t multiply_adds = 2;
+  for (const Factor& factor : rule.factors) {
+    multiply_adds *= factor.size;
+  }
+  if (multiply_adds != flops || rule.operands.size() < 2 ||
+      rule.results.size() != 1) {
+    return {};
+  }
+  const auto left = factors_of(rule, rule.operands[rule.operands.size() - 2]);
+  const auto right = factors_of(rule, rule.operands.back());
+  const auto result = factors_of(rule, rule.results.front());
+  ProductSize size = {1, 1, 1, 1};
+  for (size_t i = 0; i < rule.factors.size(); ++i) {
+    int64_t& part = !result[i]            ? size.depth
+                    : left[i] && right[i] ? size.count
+                    : left[i]             ? size.rows
+                                          : size.columns;
+    part *= rule.factors[i].size;
+  }
+  return size;
+}
+
+// A product has many flops for each element that it touches.
+constexpr int64_t kProductFlops = 16;
+
+bool is_productive(const Function& function, const Node& node, int64_t flops) {
+  int64_t most = 1;
+  for_each_operand(node, [&](ValueId value) {
+    most = std::max(most, element_count(function[value].type));
+  });
+  for (const ValueId result : node.results) {
+    most = std::max(most, element_count(function[result].type));
+  }
+  return flops >= kProductFlops * most;
+}
+
+// What the flops are for, and of a product its size.
+void add_work(
+    const Function& function,
+    const Node& node,
+    const OpDef* op,
+    OpFacts& facts) {
+  if (op == nullptr || !is_productive(function, node, facts.flops)) {
+    return;
+  }
+  if (op->blocks) {
+    facts.work = Work::Attention;
+    return;
+  }
+  const Rule rule = rule_of(function, node);
+  facts.work = rule.halos.empty() ? Work::Product : Work::Convolution;
+  if (facts.work == Work::Product) {
+    facts.product = product_of(rule, facts.flops);
+  }
+}
+
 OpFacts ask(const Function& function, const Node& node) {
   const OpDef* op = find_op(node.op);
-  return {
+  OpFacts facts = {
       .is_known = true,
       .is_view = is_view(node),
       .is_empty = op != nullptr && op->kind == OpKind::Empty,
@@ -44,6 +118,8 @@ OpFacts ask(const Function& function, const Node& node) {
       .flops = flops_of(function, node),
       .scratch_bytes = scratch_bytes_of(function, node),
   };
+  add_work(function, node, op, facts);
+  return facts;
 }
 
 }  // namespace
@@ -61,6 +137,8 @@ std::vector<NodeCosts> node_costs(
     if (!fact.is_known) {
       fact = ask(function, node);
     }
+    costs[i].work = fact.work;
+    costs[i].product = fact.product;
     costs[i].flops = fact.flops;
     costs[i].scratch_bytes = fact.scratch_bytes;
     if (fact.is_view || fact.is_empty) {

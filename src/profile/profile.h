@@ -4,6 +4,7 @@
 // defined in docs/profile.md.
 #pragma once
 
+#include "cluster/cluster.h"
 #include "graph/graph.h"
 #include "profile/layer_classes.h"
 #include "profile/lifetimes.h"
@@ -58,7 +59,21 @@ struct Costs {
 // Flops a byte moved; 0 where nothing moves.
 double arithmetic_intensity(const Costs& costs);
 
+// `count` products of a matrix of rows x depth and one of depth x columns.
+struct ProductSize {
+  int64_t count = 1;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t depth = 0;
+
+  bool operator==(const ProductSize&) const = default;
+};
+
 struct NodeCosts {
+  // What its flops are for.
+  Work work = Work::Elementwise;
+  // Zeros where it is no product, or not of two matrices.
+  ProductSize product = {};
   int64_t flops = 0;
   int64_t read_bytes = 0;
   int64_t written_bytes = 0;

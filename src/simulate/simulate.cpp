@@ -1,124 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rank has a clock for its calls. A transfer happens when all its members
-// have started it and the wires of each are free: a collective takes both
-// directions, a send one of either side, a copy the way to the host. Whatever
-// can happen first happens first, on whichever rank: so no transfer takes a
-// wire before one that is ready sooner.
+// Every class of ranks has a clock for its calls. A transfer happens when all
+// its members have started it and the wires of each are free: a collective
+// takes both directions, a send one of either side, a copy the way to the host.
+// Whatever can happen first happens first, on whichever rank: so no transfer
+// takes a wire before one that is ready sooner.
 #include "simulate/simulate.h"
 
 #include "base/error.h"
-#include "profile/signatures.h"
-#include "program/live_bytes.h"
-#include "program/transfer.h"
+#include "simulate/rank_classes.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
 
 namespace weft {
-
-double call_seconds(const NodeCosts& costs, DType dtype, const Device& device) {
-  const double compute =
-      static_cast<double>(costs.flops) / flops_per_second(device, dtype);
-  const double memory =
-      static_cast<double>(costs.read_bytes + costs.written_bytes) /
-      device.memory_bytes_per_second;
-  return std::max({compute, memory, device.call_seconds});
-}
-
-double transfer_seconds(
-    TransferKind kind, int64_t ranks, int64_t taken_bytes, const Link& link) {
-  int64_t messages = 0;
-  switch (kind) {
-    case TransferKind::AllReduce:
-      messages = 2 * (ranks - 1);
-      break;
-    case TransferKind::AllGather:
-    case TransferKind::ReduceScatter:
-    case TransferKind::AllToAll:
-      messages = ranks - 1;
-      break;
-    case TransferKind::Send:
-    case TransferKind::Receive:
-      messages = 1;
-      break;
-    case TransferKind::Copy:
-      WEFT_CHECK(false, "a copy takes no link");
-  }
-  return static_cast<double>(messages) * link.latency_seconds +
-         static_cast<double>(taken_bytes) / link.bytes_per_second;
-}
-
-double copy_seconds(int64_t bytes, const Device& device) {
-  return 2 * static_cast<double>(bytes) / device.memory_bytes_per_second;
-}
-
 namespace {
 
-// Between which ranks transfers keep their order: a group, {from, to}, or one
-// rank and its host.
+// Between which classes transfers keep their order: those of a group over some
+// axes, those of {from, to} at some distance, or one and its host.
 struct Lane {
-  bool is_group = false;
-  std::vector<int64_t> ranks;
+  std::string axes;
+  int64_t offset = 0;
+  std::vector<size_t> classes;
   auto operator<=>(const Lane&) const = default;
+
+  bool is_group() const { return !axes.empty(); }
+  bool is_host() const { return axes.empty() && classes.size() == 1; }
 };
 
 // One transfer.
 struct Meeting {
-  Lane lane;
+  const Lane* lane = nullptr;
   double cost_seconds = 0;
   size_t arrived = 0;
-  // When the last member started it, and each member's event.
+  // When the last member started it.
   double ready_seconds = 0;
-  std::vector<size_t> events;
+  // Which action of which class.
+  std::vector<std::pair<size_t, size_t>> members;
   bool done = false;
+  double begin_seconds = 0;
   double end_seconds = 0;
 };
 
-// What is the same for all ranks of a block.
-struct BlockCosts {
-  std::vector<NodeCosts> nodes;
-  std::vector<int64_t> live;
+struct Span {
+  double start_seconds = 0;
+  double end_seconds = 0;
 };
 
-struct RankState {
-  const Block* block = nullptr;
-  const BlockCosts* costs = nullptr;
+struct ClassState {
+  const RankClass* ranks = nullptr;
+  const Device* device = nullptr;
+  HostClock host;
   size_t next = 0;
   double now_seconds = 0;
   // When its wires are free again.
   double out_free_seconds = 0;
   double in_free_seconds = 0;
   double host_free_seconds = 0;
-  // By the value that it makes.
-  std::map<ValueId, Meeting*> meetings;
-  // How many transfers it has started in each lane.
-  std::map<Lane, size_t> started;
-  std::vector<Event> events;
+  // By the action that started it.
+  std::map<size_t, Meeting*> meetings;
+  // How many transfers it has started in each lane; for sends and receives
+  // apart, for a class may send to itself.
+  std::map<std::pair<const Lane*, bool>, size_t> started;
+  std::vector<Span> spans;
+  TimeShares times;
 };
 
 class Simulation {
  public:
   Simulation(const Program& program, const Cluster& cluster)
-      : program_(program), cluster_(cluster) {
-    for (int64_t rank = 0; rank < rank_count(program); ++rank) {
-      RankState state;
-      state.block = &block_of(program, rank);
-      BlockCosts& costs = costs_[state.block];
-      if (costs.live.empty()) {
-        const Function& function = state.block->function;
-        costs.nodes = node_costs(function, signatures(function));
-        costs.live = live_bytes(*state.block);
-      }
-      state.costs = &costs;
-      ranks_.push_back(std::move(state));
+      : program_(program),
+        cluster_(cluster),
+        classes_(rank_classes(program, cluster)) {
+    for (const RankClass& each : classes_.classes) {
+      ClassState state;
+      state.ranks = &each;
+      state.device = &device_of(cluster, each.ranks.front());
+      state.spans.resize(each.actions.size());
+      states_.push_back(std::move(state));
     }
   }
 
-  Timeline run() {
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      let_go_on(static_cast<int64_t>(rank));
+  void run() {
+    for (size_t number = 0; number < states_.size(); ++number) {
+      let_go_on(number);
     }
     while (!ready_.empty() || !going_.empty()) {
       const auto first = first_meeting();
@@ -127,143 +94,239 @@ class Simulation {
         meet(first);
         continue;
       }
-      const int64_t rank = going_.begin()->second;
+      const size_t number = going_.begin()->second;
       going_.erase(going_.begin());
-      RankState& state = ranks_[static_cast<size_t>(rank)];
-      step(rank, state);
+      ClassState& state = states_[number];
+      step(number, state);
       ++state.next;
-      let_go_on(rank);
+      let_go_on(number);
     }
+    for (const ClassState& state : states_) {
+      check_done(state);
+    }
+  }
+
+  Timeline timeline() const {
     Timeline timeline;
     timeline.program = program_.name;
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      RankState& state = ranks_[rank];
-      WEFT_CHECK_USER(
-          state.next == state.block->instructions.size(),
-          "program @",
-          program_.name,
-          ": rank ",
-          rank,
-          " waits for ever at instruction ",
-          state.next,
-          " (",
-          label(*state.block, state.block->instructions[state.next]),
-          "): another rank never starts its part");
-      timeline.events.insert(
-          timeline.events.end(), state.events.begin(), state.events.end());
+    for (size_t rank = 0; rank < classes_.of_rank.size(); ++rank) {
+      const ClassState& state = states_[classes_.of_rank[rank]];
+      const Block& block = block_of(program_, static_cast<int64_t>(rank));
+      for (size_t i = 0; i < state.spans.size(); ++i) {
+        Event event;
+        event.rank = static_cast<int64_t>(rank);
+        event.instruction = static_cast<int64_t>(i);
+        event.start_seconds = state.spans[i].start_seconds;
+        event.end_seconds = state.spans[i].end_seconds;
+        const Action& action = state.ranks->actions[i];
+        event.stream = action.kind == Action::Kind::Start
+                           ? Stream::Communication
+                           : Stream::Compute;
+        event.live_bytes = action.live_bytes;
+        event.label = label(block, block.instructions[i]);
+        timeline.events.push_back(std::move(event));
+      }
     }
     return timeline;
   }
 
+  StepSummary summary() const {
+    StepSummary summary;
+    summary.classes = static_cast<int64_t>(states_.size());
+    for (const ClassState& state : states_) {
+      for (const Span& span : state.spans) {
+        summary.step_seconds = std::max(summary.step_seconds, span.end_seconds);
+      }
+      add_peak(state, summary);
+    }
+    TimeShares& all = summary.times;
+    const auto ranks = static_cast<double>(classes_.of_rank.size());
+    for (const ClassState& state : states_) {
+      const double weight =
+          static_cast<double>(state.ranks->ranks.size()) / ranks;
+      all.compute_seconds += weight * state.times.compute_seconds;
+      all.recompute_seconds += weight * state.times.recompute_seconds;
+      all.communication_seconds += weight * state.times.communication_seconds;
+      all.host_seconds += weight * state.times.host_seconds;
+      all.bubble_seconds += weight * (state.times.bubble_seconds +
+                                      summary.step_seconds - state.now_seconds);
+    }
+    return summary;
+  }
+
  private:
+  void check_done(const ClassState& state) const {
+    const int64_t rank = state.ranks->ranks.front();
+    const Block& block = block_of(program_, rank);
+    WEFT_CHECK_USER(
+        state.next == block.instructions.size(),
+        "program @",
+        program_.name,
+        ": rank ",
+        rank,
+        " waits for ever at instruction ",
+        state.next,
+        " (",
+        label(block, block.instructions[state.next]),
+        "): another rank never starts its part");
+  }
+
+  void add_peak(const ClassState& state, StepSummary& summary) const {
+    const std::vector<Action>& actions = state.ranks->actions;
+    for (size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].live_bytes > summary.peak_bytes) {
+        summary.peak_bytes = actions[i].live_bytes;
+        summary.peak_rank = state.ranks->ranks.front();
+        const Block& block = block_of(program_, summary.peak_rank);
+        summary.peak_label = label(block, block.instructions[i]);
+      }
+    }
+  }
+
   // Unless it is done, or has to wait.
-  void let_go_on(int64_t rank) {
-    const RankState& state = ranks_[static_cast<size_t>(rank)];
-    if (state.next == state.block->instructions.size()) {
+  void let_go_on(size_t number) {
+    const ClassState& state = states_[number];
+    if (state.next == state.ranks->actions.size()) {
       return;
     }
-    const auto* wait =
-        std::get_if<Wait>(&state.block->instructions[state.next]);
-    if (wait == nullptr || state.meetings.at(wait->value)->done) {
-      going_.insert({state.now_seconds, rank});
+    const Action& action = state.ranks->actions[state.next];
+    if (action.kind != Action::Kind::Wait ||
+        state.meetings.at(action.start)->done) {
+      going_.insert({state.now_seconds, number});
     }
   }
 
   // Its next instruction.
-  void step(int64_t rank, RankState& state) {
-    const Block& block = *state.block;
-    const Instruction& instruction = block.instructions[state.next];
-    Event event;
-    event.rank = rank;
-    event.instruction = static_cast<int64_t>(state.next);
-    event.start_seconds = state.now_seconds;
-    event.live_bytes = state.costs->live[state.next];
-    event.label = label(block, instruction);
-    if (const auto* call = std::get_if<Call>(&instruction)) {
-      const Node& node = block.function.nodes[index(call->node)];
-      state.now_seconds += call_seconds(
-          state.costs->nodes[index(call->node)],
-          block.function[node.results.front()].type.dtype,
-          cluster_.device);
-    } else if (const auto* start = std::get_if<Start>(&instruction)) {
-      event.stream = Stream::Communication;
-      begin(rank, state, *start);
-    } else if (const auto* wait = std::get_if<Wait>(&instruction)) {
-      const Meeting& meeting = *state.meetings.at(wait->value);
-      state.now_seconds = std::max(state.now_seconds, meeting.end_seconds);
+  void step(size_t number, ClassState& state) {
+    const Action& action = state.ranks->actions[state.next];
+    Span& span = state.spans[state.next];
+    span.start_seconds = state.now_seconds;
+    switch (action.kind) {
+      case Action::Kind::Call:
+        issue(state, span);
+        state.now_seconds += action.seconds;
+        (action.is_recompute ? state.times.recompute_seconds
+                             : state.times.compute_seconds) += action.seconds;
+        state.host.ends_at(*state.device, state.now_seconds);
+        break;
+      case Action::Kind::Start:
+        issue(state, span);
+        begin(number, state, action);
+        state.host.ends_at(*state.device, state.now_seconds);
+        break;
+      case Action::Kind::Wait:
+        wait_for(*state.meetings.at(action.start), state);
+        break;
+      case Action::Kind::Free:
+        break;
     }
-    event.end_seconds = state.now_seconds;
-    state.events.push_back(std::move(event));
+    span.end_seconds = std::max(span.end_seconds, state.now_seconds);
   }
 
-  Lane lane_of(int64_t rank, const Start& start) const {
-    if (is_collective(start.kind)) {
-      return {true, group_of(team_of(program_, rank), start.axes, rank)};
+  // The device waits for its host.
+  static void issue(ClassState& state, Span& span) {
+    const double issued = state.host.issue(*state.device);
+    if (issued > state.now_seconds) {
+      state.times.host_seconds += issued - state.now_seconds;
+      state.now_seconds = issued;
     }
-    switch (start.kind) {
-      case TransferKind::Send:
-        return {false, {rank, start.peer}};
-      case TransferKind::Receive:
-        return {false, {start.peer, rank}};
-      default:
-        return {false, {rank}};
-    }
+    span.start_seconds = state.now_seconds;
   }
 
-  double cost_seconds(
-      const Block& block, const Start& start, const Lane& lane) const {
-    const int64_t bytes = transfer_bytes(block, start);
-    if (start.kind == TransferKind::Copy) {
-      return copy_seconds(bytes, cluster_.device);
+  static void wait_for(const Meeting& meeting, ClassState& state) {
+    if (meeting.end_seconds <= state.now_seconds) {
+      return;
     }
-    if (lane.ranks.size() == 1) {
+    const double moves = meeting.end_seconds -
+                         std::max(state.now_seconds, meeting.begin_seconds);
+    state.times.communication_seconds += moves;
+    state.times.bubble_seconds +=
+        meeting.end_seconds - state.now_seconds - moves;
+    state.now_seconds = meeting.end_seconds;
+  }
+
+  const Lane* lane_of(size_t number, const Action& action) {
+    const int64_t rank = states_[number].ranks->ranks.front();
+    Lane lane;
+    if (is_collective(action.transfer)) {
+      lane.axes = action.axes;
+      std::set<size_t> classes;
+      for (const int64_t other : group(action.axes, rank)) {
+        classes.insert(classes_.of_rank[static_cast<size_t>(other)]);
+      }
+      lane.classes.assign(classes.begin(), classes.end());
+    } else if (action.transfer == TransferKind::Copy) {
+      lane.classes = {number};
+    } else {
+      const size_t other =
+          classes_.of_rank[static_cast<size_t>(rank + action.peer_offset)];
+      const bool sends = action.transfer == TransferKind::Send;
+      lane.offset = sends ? action.peer_offset : -action.peer_offset;
+      lane.classes = sends ? std::vector<size_t>{number, other}
+                           : std::vector<size_t>{other, number};
+    }
+    return &*lanes_.insert(std::move(lane)).first;
+  }
+
+  const std::vector<int64_t>& group(const std::string& axes, int64_t rank) {
+    const auto [found, is_new] = groups_.try_emplace(axes);
+    if (is_new) {
+      found->second = groups_by_rank(program_, axes);
+    }
+    return found->second[static_cast<size_t>(rank)];
+  }
+
+  double cost_seconds(size_t number, const Action& action) {
+    if (action.transfer == TransferKind::Copy) {
+      return copy_seconds(action.bytes, cluster_);
+    }
+    const int64_t rank = states_[number].ranks->ranks.front();
+    const std::vector<int64_t> ranks =
+        is_collective(action.transfer)
+            ? group(action.axes, rank)
+            : std::vector<int64_t>{rank, rank + action.peer_offset};
+    if (ranks.size() == 1) {
       return 0;
     }
     return transfer_seconds(
-        start.kind,
-        static_cast<int64_t>(lane.ranks.size()),
-        is_collective(start.kind)
-            ? wire_bytes(team_of(program_, block.first_rank).mesh, block, start)
-            : bytes,
-        link_between(cluster_, lane.ranks));
+        action.transfer,
+        static_cast<int64_t>(ranks.size()),
+        action.bytes,
+        link_between(cluster_, ranks));
   }
 
-  void begin(int64_t rank, RankState& state, const Start& start) {
-    const Lane lane = lane_of(rank, start);
-    const size_t number = state.started[lane]++;
-    Meeting& meeting = meetings_[{lane, number}];
-    if (meeting.lane.ranks.empty()) {
+  void begin(size_t number, ClassState& state, const Action& action) {
+    const Lane* lane = lane_of(number, action);
+    const size_t count =
+        state.started[{lane, action.transfer == TransferKind::Receive}]++;
+    Meeting& meeting = meetings_[{lane, count}];
+    if (meeting.lane == nullptr) {
       meeting.lane = lane;
-      meeting.events.resize(lane.ranks.size());
-      meeting.cost_seconds = cost_seconds(*state.block, start, lane);
+      meeting.cost_seconds = cost_seconds(number, action);
     }
-    const auto member = std::find(lane.ranks.begin(), lane.ranks.end(), rank);
-    meeting.events[static_cast<size_t>(member - lane.ranks.begin())] =
-        state.events.size();
+    meeting.members.emplace_back(number, state.next);
     meeting.arrived += 1;
     meeting.ready_seconds = std::max(meeting.ready_seconds, state.now_seconds);
-    if (meeting.arrived == lane.ranks.size()) {
+    if (meeting.arrived == lane->classes.size()) {
       ready_.push_back(&meeting);
     }
-    for (const ValueId result : start.results) {
-      state.meetings[result] = &meeting;
-    }
+    state.meetings[state.next] = &meeting;
   }
 
   // What the transfer occupies.
   std::vector<double*> wires(const Meeting& meeting) {
     std::vector<double*> out;
-    const std::vector<int64_t>& ranks = meeting.lane.ranks;
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      RankState& state = ranks_[static_cast<size_t>(ranks[i])];
-      if (ranks.size() == 1) {
+    const std::vector<size_t>& classes = meeting.lane->classes;
+    for (size_t i = 0; i < classes.size(); ++i) {
+      ClassState& state = states_[classes[i]];
+      if (meeting.lane->is_host()) {
         out.push_back(&state.host_free_seconds);
         continue;
       }
-      if (meeting.lane.is_group || i == 0) {
+      if (meeting.lane->is_group() || i == 0) {
         out.push_back(&state.out_free_seconds);
       }
-      if (meeting.lane.is_group || i == 1) {
+      if (meeting.lane->is_group() || i == 1) {
         out.push_back(&state.in_free_seconds);
       }
     }
@@ -294,34 +357,33 @@ class Simulation {
     Meeting& meeting = **first;
     ready_.erase(first);
     meeting.done = true;
-    meeting.end_seconds = start_seconds(meeting) + meeting.cost_seconds;
+    meeting.begin_seconds = start_seconds(meeting);
+    meeting.end_seconds = meeting.begin_seconds + meeting.cost_seconds;
     for (double* free : wires(meeting)) {
       *free = meeting.end_seconds;
     }
-    for (size_t i = 0; i < meeting.lane.ranks.size(); ++i) {
-      const int64_t rank = meeting.lane.ranks[i];
-      RankState& state = ranks_[static_cast<size_t>(rank)];
-      state.events[meeting.events[i]].end_seconds = meeting.end_seconds;
-      let_go_on(rank);
+    for (const auto& [number, action] : meeting.members) {
+      states_[number].spans[action].end_seconds = meeting.end_seconds;
+      let_go_on(number);
     }
   }
 
   const Program& program_;
   const Cluster& cluster_;
-  std::map<const Block*, BlockCosts> costs_;
-  std::vector<RankState> ranks_;
+  const RankClasses classes_;
+  std::vector<ClassState> states_;
+  std::set<Lane> lanes_;
+  std::map<std::string, std::vector<std::vector<int64_t>>> groups_;
   // By lane and number within it.
-  std::map<std::pair<Lane, size_t>, Meeting> meetings_;
+  std::map<std::pair<const Lane*, size_t>, Meeting> meetings_;
   // Those that all members have started and that have not happened, in the
   // order in which they came to be so.
   std::vector<Meeting*> ready_;
-  // Ranks that can go on, and their clocks.
-  std::set<std::pair<double, int64_t>> going_;
+  // Classes that can go on, and their clocks.
+  std::set<std::pair<double, size_t>> going_;
 };
 
-}  // namespace
-
-Timeline simulate(const Program& program, const Cluster& cluster) {
+void check_ranks(const Program& program, const Cluster& cluster) {
   WEFT_CHECK_USER(
       rank_count(program) <= device_count(cluster),
       "program @",
@@ -333,7 +395,22 @@ Timeline simulate(const Program& program, const Cluster& cluster) {
       " ",
       device_count(cluster),
       " device(s)");
-  return Simulation(program, cluster).run();
+}
+
+}  // namespace
+
+Timeline simulate(const Program& program, const Cluster& cluster) {
+  check_ranks(program, cluster);
+  Simulation simulation(program, cluster);
+  simulation.run();
+  return simulation.timeline();
+}
+
+StepSummary summarize(const Program& program, const Cluster& cluster) {
+  check_ranks(program, cluster);
+  Simulation simulation(program, cluster);
+  simulation.run();
+  return simulation.summary();
 }
 
 }  // namespace weft

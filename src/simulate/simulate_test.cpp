@@ -42,11 +42,53 @@ TEST(Simulate, CostsAreTheLongerOfFlopsAndBytes) {
   NodeCosts costs;
   EXPECT_EQ(call_seconds(costs, DType::F32, device), 0.5);
   costs.flops = 200;
-  EXPECT_EQ(call_seconds(costs, DType::F32, device), 2);
-  EXPECT_EQ(call_seconds(costs, DType::F64, device), 4);
+  EXPECT_EQ(call_seconds(costs, DType::F32, device), 0.5 + 2);
+  EXPECT_EQ(call_seconds(costs, DType::F64, device), 0.5 + 4);
   costs.read_bytes = 30;
   costs.written_bytes = 20;
-  EXPECT_EQ(call_seconds(costs, DType::F32, device), 5);
+  EXPECT_EQ(call_seconds(costs, DType::F32, device), 0.5 + 5);
+  // Half of the memory's rate at that size.
+  device.efficiencies = {{Work::Memory, {{10, 0.25}, {1000, 0.75}}}};
+  costs.read_bytes = 60;
+  costs.written_bytes = 40;
+  EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 0.5 + 20);
+}
+
+TEST(Simulate, ProductsTakeRoundsOfTiles) {
+  Device device;
+  device.rates = {{DType::F32, 100}};
+  device.memory_bytes_per_second = 1e9;
+  NodeCosts costs;
+  costs.work = Work::Product;
+  costs.product = {.count = 1, .rows = 8, .columns = 8, .depth = 6};
+  costs.flops = 2 * 8 * 8 * 6;
+  // Without tiles by size.
+  device.efficiencies = {{Work::Product, {{768, 0.5}}}};
+  EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 7.68 / 0.5);
+  // 4 tiles on 3 units: 2 rounds; a tile has 2 x 4 x 4 x (6 + 2) flops.
+  device.efficiencies.clear();
+  device.units = 3;
+  device.tiles = {{4, 4, 0.5}};
+  device.ramp_depth = 2;
+  EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 2 * 3 * 256 / 50.0);
+  // 16 tiles: 6 rounds of tiles a fourth as large, at the full rate.
+  device.tiles.push_back({2, 2, 1});
+  EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 6 * 3 * 64 / 100.0);
+}
+
+TEST(Simulate, HostsRunAheadAndNotTooFar) {
+  Device device;
+  device.launch_seconds = 1;
+  device.run_ahead_calls = 2;
+  HostClock host;
+  EXPECT_EQ(host.issue(device), 1);
+  host.ends_at(device, 11);
+  EXPECT_EQ(host.issue(device), 2);
+  host.ends_at(device, 21);
+  // The first must have ended.
+  EXPECT_EQ(host.issue(device), 11);
+  device.launch_seconds = 0;
+  EXPECT_EQ(HostClock().issue(device), 0);
 }
 
 TEST(Simulate, TransfersAreMessagesAndBytes) {
@@ -61,9 +103,15 @@ TEST(Simulate, TransfersAreMessagesAndBytes) {
   EXPECT_EQ(seconds(TransferKind::ReduceScatter, 4, 75), 3 + 7.5);
   EXPECT_EQ(seconds(TransferKind::AllToAll, 4, 75), 3 + 7.5);
   EXPECT_EQ(seconds(TransferKind::Send, 2, 100), 1 + 10);
-  Device device;
-  device.memory_bytes_per_second = 10;
-  EXPECT_EQ(copy_seconds(5, device), 1);
+  Link slow = link;
+  slow.start_seconds = 5;
+  EXPECT_EQ(transfer_seconds(TransferKind::Send, 2, 100, slow), 5 + 1 + 10);
+  Cluster cluster;
+  cluster.device.memory_bytes_per_second = 10;
+  EXPECT_EQ(copy_seconds(5, cluster), 1);
+  slow.devices_per_link = 2;
+  cluster.tiers = {{"host", 1, slow}};
+  EXPECT_EQ(copy_seconds(5, cluster), 5 + 1 + 1);
 }
 
 // The same block on both ranks, but for whom they send to.
@@ -150,6 +198,76 @@ TEST(Simulate, CollectivesRunBesideCalls) {
   EXPECT_EQ(overlaps.events[1].stream, Stream::Communication);
   EXPECT_EQ(overlaps.events[1].start_seconds, 1);
   EXPECT_EQ(overlaps.events[1].end_seconds, 2);
+}
+
+TEST(Simulate, TellsWhereTheTimeGoes) {
+  const Cluster cluster = parse_cluster(kCluster, "c");
+  const StepSummary waits = summarize(
+      program("  wait %g.sum\n"
+              "  %a = aten.neg(%x) : f32[] at []\n"),
+      cluster);
+  EXPECT_EQ(waits.step_seconds, 3);
+  EXPECT_EQ(waits.times.compute_seconds, 2);
+  EXPECT_EQ(waits.times.communication_seconds, 1);
+  EXPECT_EQ(waits.times.bubble_seconds, 0);
+  EXPECT_EQ(waits.classes, 1);
+  EXPECT_EQ(waits.peak_bytes, 12);
+  // Rank 1 waits 2 s until rank 0 sends, then half a second and a latency.
+  const Program staged = parse_program(
+      "program @p on <pipe=2>\n"
+      "block @first ranks 0 to 0 {\n"
+      "  input %x : f32[] = batch \"0\" at []\n"
+      "forward:\n"
+      "  %a = aten.neg(%x) : f32[] at []\n"
+      "  %b = aten.neg(%a) : f32[] at []\n"
+      "  start %b.sent = send(%b) to 1\n"
+      "  wait %b.sent\n"
+      "}\n"
+      "block @second ranks 1 to 1 {\n"
+      "forward:\n"
+      "  start %b = receive : f32[] at [] from 0\n"
+      "  wait %b\n"
+      "  %c = aten.neg(%b) : f32[] at []\n"
+      "  return loss = %c\n"
+      "}\n",
+      "p");
+  const StepSummary found = summarize(staged, cluster);
+  EXPECT_EQ(found.classes, 2);
+  EXPECT_EQ(found.step_seconds, 2 + 0.75 + 1);
+  EXPECT_EQ(found.times.compute_seconds, (2 + 1) / 2.0);
+  EXPECT_EQ(found.times.communication_seconds, 0.75);
+  EXPECT_EQ(found.times.bubble_seconds, (1 + 2) / 2.0);
+}
+
+TEST(Simulate, RanksThatDoTheSameAreOne) {
+  const std::string text =
+      "program @p on <pipe=2, data=64>\n"
+      "block @step ranks 0 to 127 {\n"
+      "  input %x : f32[] = batch \"0\" at []\n"
+      "forward:\n"
+      "  %g = aten.neg(%x) : f32[] at [] +{data}\n"
+      "  start %g.sum = all_reduce(%g) over {data}\n"
+      "  wait %g.sum\n"
+      "  return loss = %g.sum\n"
+      "}\n";
+  const Program program = parse_program(text, "p");
+  Cluster cluster = parse_cluster(kCluster, "c");
+  cluster.groups = {{"node", 8, {0.25, 8}}, {"pod", 16, {0.5, 8}}};
+  const StepSummary found = summarize(program, cluster);
+  EXPECT_EQ(found.classes, 1);
+  const Timeline all = simulate(program, cluster);
+  verify(all);
+  EXPECT_EQ(all.events.size(), 128u * 3);
+  EXPECT_EQ(step_seconds(all), found.step_seconds);
+  // Groups of other links, or devices, are others: here 64 of 128 devices are
+  // in nodes of their own.
+  cluster.groups = {
+      {"left", 64, {0.25, 8}},
+      {"right", 64, {0.5, 8}, "cpu"},
+      {"pod", 1, {1, 8}, "left", {{"right", 1}}}};
+  EXPECT_EQ(summarize(program, cluster).classes, 2);
+  cluster.groups = {{"pod", 128, {0.25, 8}}};
+  EXPECT_EQ(summarize(program, cluster).classes, 1);
 }
 
 TEST(Simulate, NeedsADeviceForEveryRank) {

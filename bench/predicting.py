@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicted beside measured step times of many plans on two ranks, a core each.
+
+The machine is measured first (`weft cluster measure`), with both ranks busy, or read from --cluster. Then every plan of a
+model runs by turns, and the program that ran is simulated on that cluster. At the end: the median and the worst error, and
+the rank correlation of predicted and measured times, over all plans and within each model. The targets are those of the
+project: nothing here fails when one is missed.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+from stepping import WEFT, Size, cell, simulated_seconds, work
+
+GPT = {"layers": 6, "width": 384, "heads": 6, "vocabulary": 8192, "dropout": 0.0}
+SIZES = [
+    Size("gpt wide", "gpt.gpt2_small", {**GPT, "sequence": 256, "batch_size": 8}),
+    Size("gpt short", "gpt.gpt2_small", {**GPT, "sequence": 64, "batch_size": 4}, 3),
+    Size("gpt small", "gpt.gpt2_small", {**GPT, "layers": 4, "width": 128, "heads": 4, "sequence": 128, "batch_size": 4}, 5),
+    Size("gpt deep", "gpt.gpt2_small", {**GPT, "layers": 12, "width": 256, "heads": 4, "vocabulary": 2048, "sequence": 128, "batch_size": 8}, 2),
+    Size("llama", "llama.tiny", {"layers": 6, "width": 256, "hidden": 768, "heads": 8, "vocabulary": 4096, "sequence": 128, "batch_size": 8}, 3),
+    Size("bert", "bert.tiny", {"layers": 6, "width": 256, "heads": 4, "vocabulary": 4096, "sequence": 128, "positions": 128, "batch_size": 8, "dropout": 0.0}, 3),
+]  # fmt: skip
+WORDS = [
+    "data=2",
+    "data=2,zero=1",
+    "data=2,zero=3",
+    "tensor=2",
+    "tensor=2,sequence",
+    "pipeline=2,schedule=1f1b,micro-batches=4",
+    "pipeline=2,schedule=gpipe,micro-batches=2",
+]
+MEDIAN_TARGET, WORST_TARGET, ORDER_TARGET = 0.08, 0.20, 0.9
+
+
+def measured_cluster():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "this.cluster")
+        subprocess.run([WEFT, "cluster", "measure", "--ranks", "2", "-o", path], check=True)
+        return path.read_text()
+
+
+def places(values):
+    """Of each value in order, from 0 on."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    found = [0] * len(values)
+    for place, number in enumerate(order):
+        found[number] = place
+    return found
+
+
+def rank_correlation(a, b):
+    return statistics.correlation(places(a), places(b)) if len(a) > 1 else float("nan")
+
+
+def plans_of(size, words, repeats, cluster):
+    """(words, measured, predicted) of every plan that the model allows."""
+    result = work("slicing", size, 2, arms={each: each for each in words}, repeats=repeats)
+    if "error" in result:
+        print(f"{size.name:<12}{result['error']}", flush=True)
+        return
+    for each, reason in result["refused"].items():
+        print(f"{size.name:<12}{each:<44}  {reason.split(';')[0]}", flush=True)
+    for each, taken in result["seconds"].items():
+        predicted = simulated_seconds(result["programs"][each], cluster)
+        if predicted is not None:
+            yield each, taken, predicted
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer steps, two models")
+    parser.add_argument("--repeats", type=int, default=0, help="turns of every plan")
+    parser.add_argument("--cluster", help="a cluster file, in place of a measurement")
+    parser.add_argument("--keep", help="where to write the measured cluster")
+    chosen = parser.parse_args()
+    repeats = chosen.repeats or (3 if chosen.quick else 7)
+    cluster = pathlib.Path(chosen.cluster).read_text() if chosen.cluster else measured_cluster()
+    if chosen.keep:
+        pathlib.Path(chosen.keep).write_text(cluster)
+
+    print(f"seconds a step, medians; 2 ranks, a core each; load {os.getloadavg()[0]:.1f}")
+    print(f"{'model':<12}{'plan':<44}{'measured':>10}{'predicted':>11}{'error':>8}")
+    taken, predicted, orders = [], [], []
+    for size in SIZES[:2] if chosen.quick else SIZES:
+        rows = list(plans_of(size, WORDS, repeats, cluster))
+        for words, seconds, expected in rows:
+            error = expected / seconds - 1
+            print(
+                f"{size.name:<12}{words:<44}"
+                + cell(seconds, ".4f", 10)
+                + cell(expected, ".4f", 11)
+                + cell(error, "+.1%", 8),
+                flush=True,
+            )
+            taken.append(seconds)
+            predicted.append(expected)
+        if len(rows) > 1:
+            orders.append(rank_correlation([row[1] for row in rows], [row[2] for row in rows]))
+    errors = [abs(expected / seconds - 1) for seconds, expected in zip(taken, predicted, strict=True)]
+    print(f"\nplans              {len(errors)}")
+    print(f"median error       {statistics.median(errors):.1%}  (target {MEDIAN_TARGET:.0%})")
+    print(f"worst error        {max(errors):.1%}  (target {WORST_TARGET:.0%})")
+    print(f"rank correlation   {rank_correlation(taken, predicted):.3f}  (target {ORDER_TARGET})")
+    print(f"  within a model   {statistics.mean(orders):.3f} on average")
+
+
+if __name__ == "__main__":
+    main()

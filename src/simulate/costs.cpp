@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/costs.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace weft {
+namespace {
+
+double rounds_of(int64_t size, int64_t piece) {
+  return static_cast<double>((size + piece - 1) / piece);
+}
+
+double tiled_seconds(
+    const ProductSize& size,
+    int64_t tile_rows,
+    int64_t tile_columns,
+    double flops_per_second,
+    const Device& device) {
+  const double tiles = static_cast<double>(size.count) *
+                       rounds_of(size.rows, tile_rows) *
+                       rounds_of(size.columns, tile_columns);
+  const auto units = static_cast<double>(device.units);
+  const double rounds = rounds_of(static_cast<int64_t>(tiles), device.units);
+  const double tile_flops =
+      2.0 * static_cast<double>(tile_rows) * static_cast<double>(tile_columns) *
+      (static_cast<double>(size.depth) + device.ramp_depth);
+  return rounds * tile_flops * units / flops_per_second;
+}
+
+}  // namespace
+
+double product_seconds(
+    const ProductSize& size, DType dtype, const Device& device) {
+  const double rate = flops_per_second(device, dtype);
+  if (device.tiles.empty()) {
+    const double flops =
+        2.0 * static_cast<double>(size.count) * static_cast<double>(size.rows) *
+        static_cast<double>(size.columns) * static_cast<double>(size.depth);
+    return flops / (rate * efficiency(device, Work::Product, flops));
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : device.tiles) {
+    const double reached = rate * tile.efficiency;
+    least = std::min(
+        {least,
+         tiled_seconds(size, tile.rows, tile.columns, reached, device),
+         tiled_seconds(size, tile.columns, tile.rows, reached, device)});
+  }
+  return least;
+}
+
+double call_seconds(const NodeCosts& costs, DType dtype, const Device& device) {
+  const auto flops = static_cast<double>(costs.flops);
+  const double compute = costs.work == Work::Product && costs.product.rows > 0
+                             ? product_seconds(costs.product, dtype, device)
+                             : flops / (flops_per_second(device, dtype) *
+                                        efficiency(device, costs.work, flops));
+  const auto bytes =
+      static_cast<double>(costs.read_bytes + costs.written_bytes);
+  const double memory = bytes / (device.memory_bytes_per_second *
+                                 efficiency(device, Work::Memory, bytes));
+  return device.call_seconds + std::max(compute, memory);
+}
+
+double transfer_seconds(
+    TransferKind kind, int64_t ranks, int64_t taken_bytes, const Link& link) {
+  int64_t messages = 0;
+  switch (kind) {
+    case TransferKind::AllReduce:
+      messages = 2 * (ranks - 1);
+      break;
+    case TransferKind::AllGather:
+    case TransferKind::ReduceScatter:
+    case TransferKind::AllToAll:
+      messages = ranks - 1;
+      break;
+    case TransferKind::Send:
+    case TransferKind::Receive:
+      messages = 1;
+      break;
+    case TransferKind::Copy:
+      WEFT_CHECK(false, "a copy takes no link");
+  }
+  return link.start_seconds +
+         static_cast<double>(messages) * link.latency_seconds +
+         static_cast<double>(taken_bytes) / link.bytes_per_second;
+}
+
+double copy_seconds(int64_t bytes, const Cluster& cluster) {
+  const MemoryTier* host = find_tier(cluster, "host");
+  if (host == nullptr) {
+    return 2 * static_cast<double>(bytes) /
+           cluster.device.memory_bytes_per_second;
+  }
+  const Link& link = host->link;
+  return link.start_seconds + link.latency_seconds +
+         static_cast<double>(bytes * link.devices_per_link) /
+             link.bytes_per_second;
+}
+
+double HostClock::issue(const Device& device) {
+  if (device.launch_seconds == 0) {
+    return 0;
+  }
+  now_seconds_ += device.launch_seconds;
+  if (ends_.size() == static_cast<size_t>(device.run_ahead_calls)) {
+    now_seconds_ = std::max(now_seconds_, ends_.front());
+    ends_.pop_front();
+  }
+  return now_seconds_;
+}
+
+void HostClock::ends_at(const Device& device, double seconds) {
+  if (device.launch_seconds > 0) {
+    ends_.push_back(seconds);
+  }
+}
+
+}  // namespace weft
