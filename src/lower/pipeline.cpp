@@ -6,6 +6,32 @@
 #include "plan/plan_place.h"
 
 namespace weft {
+namespace {
+
+Lowering begin(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  return {
+      .plan = plan,
+      .cluster = cluster,
+      .mesh = whole_mesh(stage_mesh(plan.mesh), plan.time),
+      .graph = graph,
+      .reads = {},
+      .unexpanded = {},
+      .layouts = {},
+      .resting = {},
+      .assignments = {},
+      .program = {},
+      .origins = {}};
+}
+
+// For plans that say how many ranks there are, and no more is known.
+Cluster any_machines(const Plan& plan) {
+  Cluster cluster;
+  cluster.name = "any";
+  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
+  return cluster;
+}
+
+}  // namespace
 
 Program lower(
     const Graph& graph,
@@ -46,28 +72,45 @@ Program lower(
       {"lifetimes", lifetimes, /*optional=*/true},
       {"place", place},
   };
-  Lowering lowering = {
-      .plan = plan,
-      .cluster = cluster,
-      .mesh = whole_mesh(stage_mesh(plan.mesh), plan.time),
-      .graph = graph,
-      .reads = {},
-      .unexpanded = {},
-      .layouts = {},
-      .resting = {},
-      .assignments = {},
-      .program = {},
-      .origins = {}};
+  Lowering lowering = begin(graph, plan, cluster);
   run_passes(passes, lowering, options);
   return std::move(lowering.program);
 }
 
 Program lower(
     const Graph& graph, const Plan& plan, const LowerOptions& options) {
-  Cluster cluster;
-  cluster.name = "any";
-  cluster.groups.push_back({"all", rank_count(plan.mesh), {}});
-  return lower(graph, plan, cluster, options);
+  return lower(graph, plan, any_machines(plan), options);
+}
+
+Program lower_first_rank(const Graph& graph, const Plan& plan) {
+  WEFT_CHECK(
+      stage_count(plan) == 1 && plan.time.axes.empty(),
+      "one stage, and no axes of time");
+  const Cluster cluster = any_machines(plan);
+  Lowering lowering = begin(graph, plan, cluster);
+  for (void (*const pass)(Lowering&) :
+       {split_means,
+        split_batch_norms,
+        recompute,
+        read_parameters,
+        propagate_layouts,
+        shard_alike,
+        fuse,
+        late_views,
+        bucket,
+        gather_ahead,
+        update_early,
+        overlap,
+        carry,
+        in_place,
+        delay,
+        lifetimes}) {
+    pass(lowering);
+    for (Block& block : lowering.program.blocks) {
+      renumber(block);
+    }
+  }
+  return std::move(lowering.program);
 }
 
 }  // namespace weft
