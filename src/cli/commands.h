@@ -20,6 +20,7 @@ constexpr const char* kTextGroup = "Texts";
 // Adds the verb to the program. Its work is done when the command line has been
 // read; it throws UserError for what the user can mend.
 void add_capture_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_opt_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_profile_command(CLI::App& app);

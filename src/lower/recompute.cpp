@@ -68,6 +68,10 @@ class Recomputation {
       root_[i] = node != nullptr && is_view(*node) && !operands(*node).empty()
                      ? root_[index(operands(*node).front())]
                      : value;
+      // A sum may be taken of a view; then what it views is kept with it.
+      if (is_exchanged_[i]) {
+        is_exchanged_[index(root_[i])] = true;
+      }
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       const Node& node = step_.nodes[i];
