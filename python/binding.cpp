@@ -379,5 +379,6 @@ PYBIND11_MODULE(_weft, module) {
   weft::bind_capture(module);
   weft::bind_training(module);
   weft::bind_watch(module);
+  weft::bind_search(module);
   weft::bind_trainer(module);
 }

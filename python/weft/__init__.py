@@ -3,6 +3,7 @@
 
 from weft._weft import Graph, UserError, __version__
 from weft.capture import capture, capture_function
+from weft.plan import plan
 from weft.profile import profile
 from weft.trainer import Trainer, parallelize
 
@@ -14,5 +15,6 @@ __all__ = [
     "capture",
     "capture_function",
     "parallelize",
+    "plan",
     "profile",
 ]

@@ -108,6 +108,7 @@ void set_up(CLI::App& app) {
   add_capture_command(app);
   add_cluster_command(app);
   add_plan_command(app);
+  add_explain_command(app);
   add_profile_command(app);
   add_simulate_command(app);
   add_train_command(app);

@@ -21,6 +21,7 @@ constexpr const char* kTextGroup = "Texts";
 // read; it throws UserError for what the user can mend.
 void add_capture_command(CLI::App& app);
 void add_cluster_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_opt_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_profile_command(CLI::App& app);

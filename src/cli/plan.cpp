@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft plan: the plan that words stand for, or a plan checked against its step.
+// weft plan: the plan that words stand for, the best plan for given machines,
+// or a plan checked against its step.
 #include "plan/plan.h"
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/lowering.h"
+#include "cli/search_flags.h"
+#include "cli/terminal.h"
 #include "cluster/cluster.h"
 #include "lower/lower.h"
+#include "plan/parallel.h"
 #include "plan/plan_place.h"
 #include "plan/schedule.h"
 #include "program/live_bytes.h"
+#include "search/recompute_policy.h"
+#include "search/rotor_policy.h"
+#include "search/search.h"
+#include "search/search_print.h"
+#include "search/units.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 namespace weft {
@@ -27,6 +38,13 @@ struct PlanCommandFlags {
   std::string cluster;
   std::string output = "-";
   bool draw = false;
+  // Of words alone; empty: as they are expanded.
+  std::string recompute;
+  // Rows of the batch for which the best plan is searched.
+  std::optional<int64_t> global_batch;
+  std::string precision = "f32";
+  SearchFlags search;
+  bool json = false;
 };
 
 // As comments before the plan, which stays a plan.
@@ -51,19 +69,138 @@ std::string drawing(const Plan& plan) {
       " of the time, if all stages take as long and transfers none\n");
 }
 
+std::string commented(const std::string& text) {
+  std::string out;
+  for (const std::string& line : split(text, '\n')) {
+    out += line.empty() ? "//\n" : cat("// ", line, "\n");
+  }
+  return out;
+}
+
+Graph load_graph(const PlanCommandFlags& flags) {
+  ModelOptions options = model_options(flags.model);
+  options.precision = flags.precision;
+  if (flags.global_batch && !flags.model.model.ends_with(".graph") &&
+      !flags.model.model.ends_with(".pt2")) {
+    options.batch_size = flags.global_batch;
+  }
+  Graph graph = load_model(flags.model.model, options).graph;
+  WEFT_CHECK_USER(
+      !flags.global_batch || batch_rows(graph) == *flags.global_batch,
+      flags.model.model,
+      ": its batch has ",
+      batch_rows(graph),
+      " rows, and --global-batch asks for ",
+      *flags.global_batch,
+      "; capture it with that batch");
+  return graph;
+}
+
+// The words of a plan's mesh are kept, and its lines count after those found.
+void complete(SearchOptions& options, const Plan& partial) {
+  for (const Axis& axis : partial.mesh.axes) {
+    fix_word(options.limits, cat(axis.name, "=", axis.size));
+  }
+  options.decisions = partial.decisions;
+}
+
+void run_search(const PlanCommandFlags& flags) {
+  WEFT_CHECK_USER(
+      !flags.cluster.empty(),
+      "give --cluster, the machines that the plan is for, as in "
+      "--cluster 2x8xA100-80G");
+  WEFT_CHECK_USER(
+      flags.plan.parallel.empty(),
+      "--parallel says what the plan is, and --global-batch asks for the best "
+      "one: leave one of them out, or give words to --fix");
+  const Cluster cluster = load_cluster(flags.cluster);
+  SearchOptions options = search_options(flags.search);
+  if (!flags.plan.plan.empty()) {
+    complete(options, parse_plan(read_input(flags.plan.plan), flags.plan.plan));
+  }
+  std::optional<ProgressLine> line(std::in_place, "capturing");
+  const Graph graph = load_graph(flags);
+  options.progress = [&](const std::string& text) { line->say(text); };
+  const SearchResult result = search(graph, cluster, options);
+  if (!result.plan) {
+    const std::string near = nearest(graph, cluster, options, result);
+    line.reset();
+    throw UserError(
+        cat("no plan fits ",
+            human_bytes(static_cast<double>(result.budget_bytes)),
+            " a rank on @",
+            cluster.name,
+            near.empty() ? "" : ": ",
+            near));
+  }
+  line.reset();
+  if (flags.json) {
+    write_output(flags.output, cat(to_json(result, cluster).dump(2), "\n"));
+    return;
+  }
+  const std::string summary = print(result, cluster);
+  if (flags.output != "-") {
+    std::cout << summary;
+  }
+  write_output(
+      flags.output,
+      cat(flags.output == "-" ? commented(summary) : "",
+          flags.draw ? drawing(*result.plan) : "",
+          print(*result.plan)));
+}
+
+// As --recompute says.
+void set_policy(
+    const PlanCommandFlags& flags,
+    const Graph& graph,
+    const std::optional<Cluster>& cluster,
+    Plan& plan) {
+  if (flags.recompute.empty()) {
+    return;
+  }
+  if (flags.recompute == "rotor") {
+    const std::optional<int64_t> budget =
+        search_options(flags.search).max_bytes;
+    WEFT_CHECK_USER(
+        cluster && !flags.plan.parallel.empty(),
+        "--recompute rotor chooses by time and memory: give --parallel and "
+        "--cluster, and --max-bytes for less than the device has");
+    set_recompute_by_rotor(
+        plan,
+        graph,
+        parse_parallel(flags.plan.parallel, "--parallel"),
+        *cluster,
+        budget.value_or(cluster->device.memory_bytes));
+    return;
+  }
+  const std::optional<RecomputePolicy> policy =
+      recompute_policy(flags.recompute);
+  WEFT_CHECK_USER(
+      policy.has_value(),
+      "--recompute is none, cheap, selective, full or rotor, not ",
+      quote(flags.recompute));
+  const Function& step = step_of(graph);
+  set_recompute(plan, step, step_units(step), *policy);
+}
+
 void run_plan(const PlanCommandFlags& flags) {
+  if (flags.global_batch ||
+      (!flags.plan.is_given() && !flags.cluster.empty())) {
+    run_search(flags);
+    return;
+  }
   WEFT_CHECK_USER(
       flags.plan.is_given(),
-      "give --parallel, as in --parallel data=2,tensor=2, or --plan FILE to "
-      "check");
-  const Graph graph =
-      load_model(flags.model.model, model_options(flags.model)).graph;
+      "give --cluster and --global-batch for the best plan, --parallel, as in "
+      "--parallel data=2,tensor=2, or --plan FILE to check");
+  const Graph graph = load_graph(flags);
   std::optional<Cluster> cluster;
   if (!flags.cluster.empty()) {
     cluster = load_cluster(flags.cluster);
   }
-  const Plan plan =
+  Plan plan =
       load_plan(flags.plan, graph, cluster ? cluster->device : one_core());
+  set_policy(flags, graph, cluster, plan);
   verify(plan, graph);
   if (cluster) {
     verify_memory(
@@ -79,7 +216,8 @@ void run_plan(const PlanCommandFlags& flags) {
 void add_plan_command(CLI::App& app) {
   const auto flags = std::make_shared<PlanCommandFlags>();
   CLI::App* command = app.add_subcommand(
-      "plan", "Write the plan that words stand for, or check one");
+      "plan",
+      "Find the best plan for some machines, or write one, or check it");
   command->group(kStepGroup);
   add_model_flags(*command, flags->model);
   command->get_option("MODEL")->required();
@@ -89,8 +227,29 @@ void add_plan_command(CLI::App& app) {
       ->add_option(
           "--cluster",
           flags->cluster,
-          "Machines that the plan must fit, in ranks and in memory")
+          "Machines that the plan is for, or must fit in ranks and in memory")
       ->type_name("NAME");
+  command
+      ->add_option(
+          "--global-batch",
+          flags->global_batch,
+          "Find the best plan for a batch of so many rows over all ranks")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command
+      ->add_option(
+          "--precision", flags->precision, "f32, bf16, bf16-mixed or f16-mixed")
+      ->type_name("NAME");
+  command
+      ->add_option(
+          "--recompute",
+          flags->recompute,
+          "What backward makes again: none, cheap, selective, full, or rotor "
+          "for as little as fits the memory")
+      ->type_name("POLICY");
+  add_search_flags(*command, flags->search);
+  command->add_flag(
+      "--json", flags->json, "Of a search, all candidates as JSON");
   command
       ->add_option("-o,--output", flags->output, "Where to; - for the output")
       ->type_name("FILE");
@@ -100,6 +259,8 @@ void add_plan_command(CLI::App& app) {
       R"(What comes out can be edited, and is what --plan takes.
 
 Examples:
+  weft plan gpt.py:gpt2_xl --cluster 2x8xA100-80G --global-batch 512 -o gpt.plan
+  weft plan gpt.py:gpt2_xl --cluster 8xA100-80G --global-batch 64 --fix tensor=8 --forbid pipeline
   weft plan gpt.py:gpt2_small --parallel data=2,tensor=2,sequence
   weft plan gpt.py:gpt2_small --parallel data=4,zero=3 -o gpt.plan
   weft plan gpt.py:gpt2_small --plan gpt.plan --cluster 8xA100-80G

@@ -34,4 +34,10 @@ Program lower(
 Program lower(
     const Graph& graph, const Plan& plan, const LowerOptions& options = {});
 
+// What the first rank does, as a block for all ranks: for whoever asks what a
+// step costs on many of them, which takes no longer than on one. Neither run
+// nor verified: other ranks' pieces may be smaller, and lie elsewhere. The plan
+// is on one stage, without axes of time, and verifies.
+Program lower_first_rank(const Graph& graph, const Plan& plan);
+
 }  // namespace weft

@@ -117,6 +117,9 @@ void propagate_layouts(Lowering& lowering);
 // One rank's step: local sizes, and calls and collectives, waited for at once,
 // wherever a value has to lie otherwise (shard.cpp).
 void shard(Lowering& lowering);
+// The same where all ranks are taken to do what the first does, whatever their
+// pieces are.
+void shard_alike(Lowering& lowering);
 // Points of time become parts of one rank's work (fold_time.cpp).
 void fold_time(Lowering& lowering);
 // Each rank gets its stages' work, in the order of the schedule, and what other

@@ -6,6 +6,37 @@
 #include "plan/plan_place.h"
 
 namespace weft {
+namespace {
+
+Lowering begin(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  return {
+      .plan = plan,
+      .cluster = cluster,
+      .space = stage_mesh(plan.mesh),
+      .mesh = widest_mesh(plan),
+      .graph = graph,
+      .reads = {},
+      .unexpanded = {},
+      .by_position = {},
+      .position = std::nullopt,
+      .node_stages = {},
+      .input_stages = {},
+      .layouts = {},
+      .resting = {},
+      .assignments = {},
+      .program = {},
+      .origins = {}};
+}
+
+// For plans that say how many ranks there are, and no more is known.
+Cluster any_machines(const Plan& plan) {
+  Cluster cluster;
+  cluster.name = "any";
+  cluster.groups.push_back({"all", rank_count(plan), {}});
+  return cluster;
+}
+
+}  // namespace
 
 Program lower(
     const Graph& graph,
@@ -50,33 +81,45 @@ Program lower(
       {"lifetimes", lifetimes, /*optional=*/true},
       {"place", place},
   };
-  Lowering lowering = {
-      .plan = plan,
-      .cluster = cluster,
-      .space = stage_mesh(plan.mesh),
-      .mesh = widest_mesh(plan),
-      .graph = graph,
-      .reads = {},
-      .unexpanded = {},
-      .by_position = {},
-      .position = std::nullopt,
-      .node_stages = {},
-      .input_stages = {},
-      .layouts = {},
-      .resting = {},
-      .assignments = {},
-      .program = {},
-      .origins = {}};
+  Lowering lowering = begin(graph, plan, cluster);
   run_passes(passes, lowering, options);
   return std::move(lowering.program);
 }
 
 Program lower(
     const Graph& graph, const Plan& plan, const LowerOptions& options) {
-  Cluster cluster;
-  cluster.name = "any";
-  cluster.groups.push_back({"all", rank_count(plan), {}});
-  return lower(graph, plan, cluster, options);
+  return lower(graph, plan, any_machines(plan), options);
+}
+
+Program lower_first_rank(const Graph& graph, const Plan& plan) {
+  WEFT_CHECK(
+      stage_count(plan) == 1 && plan.time.axes.empty(),
+      "one stage, and no axes of time");
+  const Cluster cluster = any_machines(plan);
+  Lowering lowering = begin(graph, plan, cluster);
+  for (void (*const pass)(Lowering&) :
+       {split_means,
+        split_batch_norms,
+        recompute,
+        read_parameters,
+        propagate_layouts,
+        shard_alike,
+        fuse,
+        late_views,
+        bucket,
+        gather_ahead,
+        update_early,
+        overlap,
+        carry,
+        in_place,
+        delay,
+        lifetimes}) {
+    pass(lowering);
+    for (Block& block : lowering.program.blocks) {
+      renumber(block);
+    }
+  }
+  return std::move(lowering.program);
 }
 
 }  // namespace weft

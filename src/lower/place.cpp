@@ -25,7 +25,7 @@ namespace {
 
 // Storages that have one lifetime and lie side by side; or a call's scratch; or
 // both, the scratch below, of which the call that makes the storage has use.
-struct Item {
+struct PlacedItem {
   int64_t begin = 0;
   int64_t end = 0;  // the last instruction of its life
   int64_t bytes = 0;
@@ -37,19 +37,24 @@ struct Item {
   int64_t scratch_bytes = 0;
 };
 
-int64_t whole_bytes(const Item& item) { return item.foot_bytes + item.bytes; }
+int64_t whole_bytes(const PlacedItem& item) {
+  return item.foot_bytes + item.bytes;
+}
 
 // The lowest offset from `offset` up at which the item lies apart from another
 // that is at `start`.
 int64_t lift(
-    const Item& item, int64_t offset, const Item& other, int64_t start) {
+    const PlacedItem& item,
+    int64_t offset,
+    const PlacedItem& other,
+    int64_t start) {
   struct Part {
     int64_t from = 0;
     int64_t to = 0;
     int64_t begin = 0;
     int64_t end = 0;
   };
-  const auto parts = [](const Item& it) {
+  const auto parts = [](const PlacedItem& it) {
     return std::array<Part, 2>{
         Part{it.foot_bytes, whole_bytes(it), it.begin, it.end},
         Part{0, it.foot_bytes, it.begin, it.begin}};
@@ -121,7 +126,8 @@ class Placement {
         add_scratch(call->node, at);
       }
     }
-    std::erase_if(items_, [](const Item& item) { return item.bytes == 0; });
+    std::erase_if(
+        items_, [](const PlacedItem& item) { return item.bytes == 0; });
   }
 
   void begin(ValueId value, int64_t at, const std::vector<bool>& resident) {
@@ -131,7 +137,7 @@ class Placement {
       return;
     }
     item_of_[index(value)] = static_cast<int64_t>(items_.size());
-    Item item;
+    PlacedItem item;
     item.begin = at;
     item.end = static_cast<int64_t>(block_.instructions.size());
     item.bytes = aligned(bytes);
@@ -147,9 +153,9 @@ class Placement {
     const auto item_of = [this](ValueId operand) {
       return static_cast<size_t>(item_of_[index(storage_[index(operand)])]);
     };
-    Item& into = items_[item_of(start.operands.front())];
+    PlacedItem& into = items_[item_of(start.operands.front())];
     for (size_t i = 1; i < start.operands.size(); ++i) {
-      Item& from = items_[item_of(start.operands[i])];
+      PlacedItem& from = items_[item_of(start.operands[i])];
       const ValueId storage = from.storages.front().first;
       into.begin = std::min(into.begin, from.begin);
       into.storages.emplace_back(storage, into.bytes);
@@ -185,7 +191,7 @@ class Placement {
     const int64_t number =
         memory.results.empty() ? -1 : item_of_[index(node.results[last])];
     if (number >= 0) {
-      Item& item = items_[static_cast<size_t>(number)];
+      PlacedItem& item = items_[static_cast<size_t>(number)];
       if (item.storages.size() == 1) {
         item.foot_bytes = room_bytes(memory, last, item.bytes);
         item.scratch_of = id;
@@ -193,7 +199,7 @@ class Placement {
         return;
       }
     }
-    Item item;
+    PlacedItem item;
     item.begin = at;
     item.end = at;
     item.scratch_of = id;
@@ -215,7 +221,7 @@ class Placement {
     // Sorted by offset.
     std::vector<size_t> placed;
     for (const size_t number : order) {
-      const Item& item = items_[number];
+      const PlacedItem& item = items_[number];
       int64_t offset = 0;
       // Again when it was moved: its two parts meet others at other times.
       for (bool moved = true; moved;) {
@@ -246,7 +252,7 @@ class Placement {
 
   void write(const Packing& packing) {
     for (size_t i = 0; i < items_.size(); ++i) {
-      const Item& item = items_[i];
+      const PlacedItem& item = items_[i];
       for (const auto& [storage, within] : item.storages) {
         block_.offsets[index(storage)] =
             packing.offsets[i] + item.foot_bytes + within;
@@ -261,7 +267,7 @@ class Placement {
   Block& block_;
   const std::vector<ValueId> storage_;
   const std::vector<Tier> tiers_;
-  std::vector<Item> items_;
+  std::vector<PlacedItem> items_;
   // By storage; -1 for those that need no place.
   std::vector<int64_t> item_of_;
   // By item: how many storages of the bucket are not freed yet.

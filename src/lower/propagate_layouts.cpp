@@ -26,6 +26,8 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace weft {
@@ -82,15 +84,16 @@ class Propagation {
     for (const Node& node : step_.nodes) {
       rules_.push_back(rule_of(step_, node));
     }
+    std::unordered_map<std::string_view, const Decision*> reads;
+    for (const Decision& one : lowering.reads) {
+      reads.emplace(one.pattern, &one);
+    }
     for (size_t i = 0; i < step_.values.size(); ++i) {
       const Value& value = step_.values[i];
       made_.push_back(replicated(static_cast<int>(value.type.sizes.size())));
-      const auto read = std::find_if(
-          lowering.reads.begin(),
-          lowering.reads.end(),
-          [&](const Decision& one) { return one.pattern == value.name; });
-      const Decision* decision = read != lowering.reads.end()
-                                     ? &*read
+      const auto read = reads.find(value.name);
+      const Decision* decision = read != reads.end()
+                                     ? read->second
                                      : decision_for(lowering.plan, value.name);
       if (decision != nullptr) {
         decided_[i] =

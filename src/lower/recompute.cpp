@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes values again in backward instead of keeping them, where the plan says
-// `recompute cheap`: those that cost little more than reading and writing
-// memory (norms, activations), from values that are kept anyway. The same
-// kernels on the same operands give the same bits. Collectives come later
-// (shard.cpp) and are only where sums are: sums are never cheap to make again,
-// so none is repeated.
+// Makes values again in backward instead of keeping them. Where the plan says
+// `recompute cheap`, those that cost little more than reading and writing
+// memory (norms, activations), from values that are kept anyway; and all that a
+// `recompute` line names, from what is kept before them. The same kernels on
+// the same operands give the same bits, and random numbers are counted.
+//
+// Collectives come later (shard.cpp). Sums are never cheap to make again; what
+// a line names is kept all the same where making it would repeat a transfer
+// (exchanged_values.h), unless the plan says so.
 #include "base/error.h"
+#include "lower/exchanged_values.h"
 #include "lower/pass.h"
 #include "ops/op_def.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace weft {
@@ -27,15 +33,21 @@ constexpr size_t kLeastDistance = 16;
 
 class Recomputation {
  public:
-  Recomputation(Function& step, const Plan& plan)
-      : step_(step),
-        plan_(plan),
-        count_(step.nodes.size()),
-        root_(step.values.size()),
-        last_forward_(step.values.size(), 0),
-        first_later_(step.values.size(), count_),
-        again_(step.values.size(), false),
-        made_(step.values.size(), ValueId::None) {}
+  Recomputation(Lowering& lowering, const std::set<std::string>& exchanged)
+      : lowering_(lowering),
+        step_(*find_function(lowering.graph, "step")),
+        plan_(lowering.plan),
+        count_(step_.nodes.size()),
+        root_(step_.values.size()),
+        last_forward_(step_.values.size(), 0),
+        first_later_(step_.values.size(), count_),
+        again_(step_.values.size(), false),
+        made_(step_.values.size(), ValueId::None) {
+    for (const Value& value : step_.values) {
+      is_exchanged_.push_back(exchanged.contains(value.name));
+      is_named_.push_back(is_recomputed(plan_, value.name));
+    }
+  }
 
   void run() {
     measure();
@@ -56,6 +68,10 @@ class Recomputation {
       root_[i] = node != nullptr && is_view(*node) && !operands(*node).empty()
                      ? root_[index(operands(*node).front())]
                      : value;
+      // A sum may be taken of a view; then what it views is kept with it.
+      if (is_exchanged_[i]) {
+        is_exchanged_[index(root_[i])] = true;
+      }
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       const Node& node = step_.nodes[i];
@@ -133,7 +149,7 @@ class Recomputation {
     const Node* node = maker(root);
     return node != nullptr && node->phase == Phase::Forward && root == value &&
            is_read_later(value) && first_later_[index(value)] > 0 &&
-           is_recomputed(plan_, step_[value].name);
+           !is_exchanged_[index(value)] && is_named_[index(value)];
   }
 
   void choose() {
@@ -202,6 +218,11 @@ class Recomputation {
       const ValueId fresh = add_value(
           step_, cat(step_[result].name, ".again"), step_[result].type);
       made_[index(result)] = fresh;
+      // It lies where the first one does.
+      if (const Decision* decision = decision_for(plan_, step_[result].name)) {
+        lowering_.reads.push_back(
+            {.pattern = step_[fresh].name, .layout = decision->layout});
+      }
       result = fresh;
     }
     step_.nodes.push_back(std::move(node));
@@ -215,12 +236,18 @@ class Recomputation {
       return true;
     }
     return step_[root].node != NodeId::None && !is_read_later(root) &&
-           bytes(root) >= kLeastBytes &&
+           !is_exchanged_[index(root)] &&
+           (is_named_[index(root)] || bytes(root) >= kLeastBytes) &&
            !is_later((*before_)[index(step_[root].node)].phase);
   }
 
+  Lowering& lowering_;
   Function& step_;
   const Plan& plan_;
+  // By value: making it again would repeat a transfer.
+  std::vector<bool> is_exchanged_;
+  // By value: a line of the plan names it.
+  std::vector<bool> is_named_;
   // Of nodes, before any was added.
   const size_t count_;
   const std::vector<Node>* before_ = nullptr;
@@ -238,8 +265,14 @@ class Recomputation {
 }  // namespace
 
 void recompute(Lowering& lowering) {
-  if (lowering.plan.recompute_cheap || !lowering.plan.recompute.empty()) {
-    Recomputation(*find_function(lowering.graph, "step"), lowering.plan).run();
+  const Plan& plan = lowering.plan;
+  if (plan.recompute_cheap || !plan.recompute.empty()) {
+    const bool may_repeat =
+        plan.recompute_collectives || plan.recompute.empty();
+    Recomputation(
+        lowering,
+        may_repeat ? std::set<std::string>() : exchanged_values(lowering))
+        .run();
   }
 }
 

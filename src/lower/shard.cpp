@@ -475,10 +475,18 @@ class RankStep {
 
 }  // namespace
 
-void shard(Lowering& lowering) {
+namespace {
+
+void begin_program(Lowering& lowering) {
   lowering.program.name = lowering.graph.name;
   lowering.program.meshes = {lowering.mesh};
   lowering.program.constants = lowering.graph.constants;
+}
+
+}  // namespace
+
+void shard(Lowering& lowering) {
+  begin_program(lowering);
   const ShardedStep sharded(lowering);
   for (int64_t rank = 0; rank < rank_count(lowering.mesh); ++rank) {
     RankStep step(sharded, rank);
@@ -487,6 +495,16 @@ void shard(Lowering& lowering) {
         lowering.program, lowering.origins, std::move(block), step.origins());
   }
   name_blocks(lowering.program);
+}
+
+void shard_alike(Lowering& lowering) {
+  begin_program(lowering);
+  const ShardedStep sharded(lowering);
+  RankStep step(sharded, 0);
+  Block block = step.build();
+  block.last_rank = rank_count(lowering.mesh) - 1;
+  add_block(
+      lowering.program, lowering.origins, std::move(block), step.origins());
 }
 
 }  // namespace weft

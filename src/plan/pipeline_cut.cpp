@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace weft {
@@ -25,27 +27,6 @@ struct CutPlace {
   double crossing_bytes = 0;
   std::string pattern = "";
 };
-
-// The shortest pattern of a module whose first value of forward is made by this
-// node, so that it holds for other shapes of the batch and for evaluation too;
-// "" when there is none.
-std::string pattern_of_module(const Function& step, NodeId start) {
-  const std::string& name = step[step.nodes[index(start)].results.front()].name;
-  for (size_t end = name.find_first_of("./"); end != std::string::npos;
-       end = name.find_first_of("./", end + 1)) {
-    const std::string pattern = cat(name.substr(0, end + 1), "*");
-    const auto first = std::find_if(
-        step.nodes.begin(), step.nodes.end(), [&](const Node& node) {
-          return node.phase == Phase::Forward &&
-                 matches(pattern, step[node.results.front()].name);
-        });
-    if (first ==
-        step.nodes.begin() + static_cast<std::ptrdiff_t>(index(start))) {
-      return pattern;
-    }
-  }
-  return "";
-}
 
 // Where less crosses than at the neighbours, or as much, and a module begins.
 std::vector<CutPlace> cut_places(const Function& step) {
@@ -88,13 +69,14 @@ std::vector<CutPlace> cut_places(const Function& step) {
     crossing -= ends[index(id)];
     cost += static_cast<double>(flops_of(step, node)) + kElementCost * largest;
   }
+  const std::vector<std::string> patterns = stage_patterns(step);
   std::vector<CutPlace> out = {{NodeId::None, 0, 0}};
   for (size_t i = 1; i < all.size(); ++i) {
     const bool is_least = all[i].crossing_bytes <= all[i - 1].crossing_bytes &&
                           (i + 1 == all.size() ||
                            all[i].crossing_bytes <= all[i + 1].crossing_bytes);
     if (is_least) {
-      all[i].pattern = pattern_of_module(step, all[i].node);
+      all[i].pattern = patterns[index(all[i].node)];
       if (!all[i].pattern.empty()) {
         out.push_back(all[i]);
       }
@@ -105,6 +87,36 @@ std::vector<CutPlace> cut_places(const Function& step) {
 }
 
 }  // namespace
+
+std::vector<std::string> stage_patterns(const Function& step) {
+  std::vector<std::string> patterns(step.nodes.size());
+  // Beginnings of names, each up to a dot or a slash, that were seen before.
+  std::unordered_set<std::string_view> seen;
+  for (size_t i = 0; i < step.nodes.size(); ++i) {
+    if (step.nodes[i].phase != Phase::Forward) {
+      continue;
+    }
+    const std::string_view name = step[step.nodes[i].results.front()].name;
+    for (size_t end = name.find_first_of("./"); end != std::string::npos;
+         end = name.find_first_of("./", end + 1)) {
+      const bool is_new = seen.insert(name.substr(0, end + 1)).second;
+      if (is_new && patterns[i].empty()) {
+        patterns[i] = cat(name.substr(0, end + 1), "*");
+      }
+    }
+  }
+  return patterns;
+}
+
+std::vector<StageCut> stage_cuts(const Function& step) {
+  std::vector<StageCut> cuts;
+  for (const CutPlace& place : cut_places(step)) {
+    if (!place.pattern.empty()) {
+      cuts.push_back({place.node, place.pattern});
+    }
+  }
+  return cuts;
+}
 
 std::vector<StageStart> balanced_stages(const Function& step, int64_t stages) {
   const std::vector<CutPlace> places = cut_places(step);

@@ -207,6 +207,9 @@ std::string print(const Plan& plan) {
   for (const Recompute& line : plan.recompute) {
     out += cat("  recompute %", line.pattern, "\n");
   }
+  if (plan.recompute_collectives) {
+    out += "  recompute collectives\n";
+  }
   for (const Decision& decision : plan.decisions) {
     out += cat("  ", print(decision), "\n");
   }

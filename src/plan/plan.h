@@ -133,8 +133,11 @@ struct Plan {
   // `recompute cheap`: values that cost little more than reading and writing
   // them, and that backward reads long after they were made, are made again.
   bool recompute_cheap = false;
-  // `recompute %pattern`: these too, whatever they cost.
+  // `recompute %pattern`: these too, whatever they cost, but for values that
+  // ranks would have to exchange something for once more.
   std::vector<Recompute> recompute = {};
+  // `recompute collectives`: those as well.
+  bool recompute_collectives = false;
   std::vector<Decision> decisions = {};
   // Where the text begins, as in Decision.
   std::string where = "";
@@ -145,7 +148,9 @@ struct Plan {
            schedule == other.schedule && own_schedule == other.own_schedule &&
            stages == other.stages && keeps == other.keeps &&
            recompute_cheap == other.recompute_cheap &&
-           recompute == other.recompute && decisions == other.decisions;
+           recompute == other.recompute &&
+           recompute_collectives == other.recompute_collectives &&
+           decisions == other.decisions;
   }
 };
 

@@ -70,10 +70,12 @@ class PlanParser {
     if (scanner_.take("recompute")) {
       if (scanner_.take("cheap")) {
         plan_.recompute_cheap = true;
+      } else if (scanner_.take("collectives")) {
+        plan_.recompute_collectives = true;
       } else if (scanner_.looking_at("%")) {
         plan_.recompute.push_back({pattern(), where});
       } else {
-        scanner_.fail_expected("'cheap' or '%' and a pattern");
+        scanner_.fail_expected("'cheap', 'collectives' or '%' and a pattern");
       }
       return true;
     }

@@ -67,6 +67,7 @@ TEST(Plan, SettingsStandBeforeDecisions) {
       "  stage %fc/relu\n"
       "  recompute cheap\n"
       "  recompute %fc/*\n"
+      "  recompute collectives\n"
       "  %fc.weight [data, -] compute [-, -]\n"
       "}\n";
   const Plan plan = parse_plan(text, "p");
@@ -78,7 +79,8 @@ TEST(Plan, SettingsStandBeforeDecisions) {
   EXPECT_TRUE(is_recomputed(plan, "fc/mm"));
   EXPECT_FALSE(is_recomputed(plan, "fc.weight"));
   EXPECT_EQ(print(compute_layout(plan.decisions.at(0))), "[-, -]");
-  EXPECT_EQ(plan.decisions.at(0).where, "p:7");
+  EXPECT_EQ(plan.decisions.at(0).where, "p:8");
+  EXPECT_TRUE(plan.recompute_collectives);
   // What is meant without the line is not written.
   EXPECT_EQ(
       print(parse_plan("plan @mlp on <> { schedule 1f1b }", "p")),
@@ -205,7 +207,8 @@ TEST(Plan, ParseMessages) {
   };
   EXPECT_EQ(
       message("plan @mlp on <> { recompute fc }"),
-      "p:1:29: expected 'cheap' or '%' and a pattern, found \"fc\"");
+      "p:1:29: expected 'cheap', 'collectives' or '%' and a pattern, found "
+      "\"fc\"");
   EXPECT_EQ(
       message("plan @mlp on <> {\n  %a [-]\n  schedule gpipe }"),
       "p:3:3: expected '%' and a decision (settings stand before the first "

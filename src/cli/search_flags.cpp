@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/search_flags.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+namespace weft {
+namespace {
+
+// "1.5GiB", "40 GB", "1048576".
+int64_t parse_bytes(const std::string& text) {
+  size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  std::string unit = text.substr(end);
+  std::erase(unit, ' ');
+  constexpr double kStep = 1024;
+  const std::pair<const char*, double> units[] = {
+      {"", 1},
+      {"B", 1},
+      {"KiB", kStep},
+      {"MiB", kStep * kStep},
+      {"GiB", kStep * kStep * kStep},
+      {"KB", 1e3},
+      {"MB", 1e6},
+      {"GB", 1e9}};
+  for (const auto& [name, size] : units) {
+    if (unit == name && end > 0 && value > 0 && std::isfinite(value)) {
+      return static_cast<int64_t>(value * size);
+    }
+  }
+  throw UserError(
+      cat("--max-bytes takes a number of bytes, as in 40GiB or 1048576; found ",
+          quote(text)));
+}
+
+}  // namespace
+
+void add_search_flags(CLI::App& command, SearchFlags& flags) {
+  command
+      .add_option("--fix", flags.fix, "A word that the plan must have; repeat")
+      ->type_name("WORD=VALUE")
+      ->expected(1)
+      ->take_all();
+  command
+      .add_option(
+          "--forbid", flags.forbid, "A word that it must not have; repeat")
+      ->type_name("WORD")
+      ->expected(1)
+      ->take_all();
+  command
+      .add_option(
+          "--max-bytes",
+          flags.max_bytes,
+          "Memory of each rank; without it, the device's")
+      ->type_name("SIZE");
+  command
+      .add_option(
+          "--time-limit",
+          flags.time_limit_seconds,
+          "Seconds after which the best that is known is taken")
+      ->check(CLI::PositiveNumber)
+      ->type_name("SECONDS");
+}
+
+SearchOptions search_options(const SearchFlags& flags) {
+  SearchOptions options;
+  for (const std::string& words : flags.fix) {
+    for (const std::string& word : split(words, ',')) {
+      fix_word(options.limits, word);
+    }
+  }
+  for (const std::string& words : flags.forbid) {
+    for (const std::string& word : split(words, ',')) {
+      forbid_word(options.limits, word);
+    }
+  }
+  options.time_limit_seconds = flags.time_limit_seconds;
+  if (!flags.max_bytes.empty()) {
+    options.max_bytes = parse_bytes(flags.max_bytes);
+  }
+  return options;
+}
+
+}  // namespace weft

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every candidate is estimated. In the order of their estimates those that a
+// program can be made for in reasonable time are lowered and simulated, until
+// none that is left can be faster: a rank computes for longer than the best
+// takes in all. What is too large for that is taken by its estimate.
+#include "search/search.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "lower/lower.h"
+#include "profile/node_costs.h"
+#include "profile/signatures.h"
+#include "program/live_bytes.h"
+#include "search/estimate.h"
+#include "simulate/simulate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace weft {
+namespace {
+
+// Estimates may be that far above what the simulator says of the busy time.
+constexpr double kBusyShare = 0.97;
+// So much more than there is may turn out to fit.
+constexpr double kDoubtful = 1.3;
+// How often the number of layers that are made again whole is put right.
+constexpr int kLayerAttempts = 3;
+// How many fit is shown this often.
+constexpr size_t kProgressEvery = 200;
+
+using Clock = std::chrono::steady_clock;
+
+class Search {
+ public:
+  Search(
+      const Graph& graph, const Cluster& cluster, const SearchOptions& options)
+      : graph_(graph),
+        cluster_(cluster),
+        options_(options),
+        begin_(Clock::now()),
+        estimator_(graph, cluster) {
+    result_.budget_bytes =
+        options.max_bytes.value_or(cluster.device.memory_bytes);
+  }
+
+  SearchResult run() {
+    result_.ranks = device_count(cluster_);
+    result_.rows = batch_rows(graph_);
+    verify(options_.limits, result_.ranks);
+    count_flops();
+    estimate_all();
+    simulate_best();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+
+  bool is_out_of_time() {
+    result_.is_out_of_time =
+        result_.is_out_of_time || (options_.time_limit_seconds &&
+                                   seconds() > *options_.time_limit_seconds);
+    return result_.is_out_of_time;
+  }
+
+  void say(const std::string& what) const {
+    if (options_.progress) {
+      options_.progress(what);
+    }
+  }
+
+  void count_flops() {
+    const Function& step = step_of(graph_);
+    const std::vector<int32_t> signature_of = signatures(step);
+    const std::vector<NodeCosts> costs = node_costs(step, signature_of);
+    for (size_t i = 0; i < costs.size(); ++i) {
+      const Node& node = step.nodes[i];
+      if (node.phase == Phase::Forward || node.phase == Phase::Backward) {
+        result_.peak_seconds +=
+            static_cast<double>(costs[i].flops) /
+            flops_per_second(
+                cluster_.device, step[node.results.front()].type.dtype);
+      }
+    }
+    for (const Input& input : step.inputs) {
+      const TensorType& type = step[input.value].type;
+      if (input.kind == InputKind::Batch) {
+        const bool is_text = type.sizes.size() == 2 && !is_floating(type.dtype);
+        result_.tokens = is_text ? element_count(type) : 0;
+        break;
+      }
+    }
+  }
+
+  void estimate_all() {
+    const int64_t node =
+        cluster_.groups.empty() ? 1 : cluster_.groups.front().count;
+    const std::vector<Candidate> all =
+        candidates(result_.ranks, node, result_.rows, options_.limits);
+    WEFT_CHECK_USER(
+        !all.empty(),
+        "no mesh of ",
+        result_.ranks,
+        " ranks with these words shares a batch of ",
+        result_.rows,
+        " rows evenly; take a batch that ",
+        result_.ranks,
+        " divides, or fix a larger tensor or pipeline");
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i % kProgressEvery == 0) {
+        say(cat("estimating ", i, " of ", all.size(), " candidates"));
+      }
+      if (is_out_of_time() && has_fit_) {
+        result_.tried.push_back(
+            {.candidate = all[i],
+             .reason = "out of time before it was estimated"});
+        continue;
+      }
+      result_.tried.push_back(estimated(all[i]));
+    }
+    sort();
+  }
+
+  // Where others of the same words have settled it, without a look.
+  Tried estimated(const Candidate& candidate) {
+    Tried tried = {.candidate = candidate};
+    Parallel words = candidate.words;
+    if (!(words == words_)) {
+      words_ = words;
+      fitting_ = std::nullopt;
+    }
+    words.micro_batches = 1;
+    const std::string key = print(words);
+    const auto rejected = rejected_.find(key);
+    const int64_t micro = candidate.words.micro_batches;
+    if (fitting_) {
+      tried.reason =
+          cat("recompute=", name(*fitting_), " fits, and makes less again");
+      return tried;
+    }
+    if (rejected != rejected_.end() && micro < rejected->second) {
+      tried.reason =
+          cat("micro-batches=", rejected->second, " needs too much already");
+      return tried;
+    }
+    tried.estimate = estimator_.estimate(candidate, result_.budget_bytes);
+    tried.reason = tried.estimate.reason;
+    if (tried.estimate.needed_bytes > 0) {
+      doubt(tried);
+    }
+    if (tried.reason.empty()) {
+      has_fit_ = true;
+      if (candidate.recompute != RecomputePolicy::Full &&
+          !has_whole_layers(tried)) {
+        fitting_ = candidate.recompute;
+      }
+    }
+    if (!tried.reason.empty() && !tried.is_doubtful &&
+        tried.estimate.needed_bytes > 0 &&
+        candidate.recompute == RecomputePolicy::Full) {
+      rejected_[key] = micro;
+    }
+    return tried;
+  }
+
+  void doubt(Tried& tried) {
+    const Estimate more = estimator_.estimate(
+        tried.candidate,
+        static_cast<int64_t>(
+            kDoubtful * static_cast<double>(result_.budget_bytes)));
+    if (more.reason.empty()) {
+      const int64_t needed = tried.estimate.needed_bytes;
+      tried.estimate = more;
+      tried.estimate.needed_bytes = needed;
+      tried.is_doubtful = true;
+    }
+  }
+
+  void sort() {
+    std::stable_sort(
+        result_.tried.begin(),
+        result_.tried.end(),
+        [](const Tried& a, const Tried& b) {
+          if (a.reason.empty() != b.reason.empty()) {
+            return a.reason.empty();
+          }
+          if (a.is_doubtful != b.is_doubtful) {
+            return a.is_doubtful;
+          }
+          return (a.reason.empty() || a.is_doubtful) &&
+                 a.seconds() < b.seconds();
+        });
+  }
+
+  // Instructions of all ranks, roughly.
+  int64_t size_of(const Candidate& candidate) const {
+    return static_cast<int64_t>(step_of(graph_).nodes.size()) * result_.ranks /
+           candidate.words.pipeline * candidate.words.micro_batches;
+  }
+
+  void simulate_best() {
+    int64_t left = options_.most_instructions;
+    double best = -1;
+    result_.is_proved = true;
+    for (Tried& tried : result_.tried) {
+      if (!tried.reason.empty() && !tried.is_doubtful) {
+        break;
+      }
+      const bool can_win =
+          best < 0 || kBusyShare * tried.estimate.busy_seconds < best;
+      if (!can_win) {
+        continue;
+      }
+      if (size_of(tried.candidate) > left || is_out_of_time()) {
+        result_.is_proved = false;
+        continue;
+      }
+      left -= size_of(tried.candidate);
+      try_out(tried);
+      if (tried.reason.empty() && tried.simulated_seconds &&
+          (best < 0 || *tried.simulated_seconds < best)) {
+        best = *tried.simulated_seconds;
+      }
+    }
+    sort();
+  }
+
+  // Lowers it, and where layers are made again for want of room does so again
+  // with as many of them as there really is room for.
+  void try_out(Tried& tried) {
+    say(cat("simulating ", print(tried.candidate)));
+    ++result_.simulated;
+    tried.is_doubtful = false;
+    int64_t budget = result_.budget_bytes;
+    Tried best = tried;
+    for (int attempt = 0; attempt < kLayerAttempts; ++attempt) {
+      Tried now = tried;
+      lower_and_simulate(now);
+      const bool is_better = now.reason.empty() &&
+                             (!best.simulated_seconds ||
+                              *now.simulated_seconds < *best.simulated_seconds);
+      if (attempt == 0 || is_better) {
+        best = now;
+      }
+      const int64_t off =
+          now.simulated_bytes.value_or(0) - result_.budget_bytes;
+      if (!tried.candidate.may_mix || !now.simulated_bytes ||
+          (off <= 0 && !has_whole_layers(tried))) {
+        break;
+      }
+      budget -= off;
+      Estimate other = estimator_.estimate(tried.candidate, budget);
+      if (!other.reason.empty() ||
+          (other.recompute == tried.estimate.recompute &&
+           other.stage_starts == tried.estimate.stage_starts)) {
+        break;
+      }
+      tried.estimate = std::move(other);
+    }
+    tried = std::move(best);
+  }
+
+  static bool has_whole_layers(const Tried& tried) {
+    return std::any_of(
+        tried.estimate.recompute.begin(),
+        tried.estimate.recompute.end(),
+        [](RecomputePolicy policy) { return policy == RecomputePolicy::Full; });
+  }
+
+  void lower_and_simulate(Tried& tried) {
+    tried.reason.clear();
+    try {
+      const Program program = lower(graph_, plan_for(tried), cluster_);
+      int64_t most = 0;
+      for (const Block& block : program.blocks) {
+        most = std::max(most, peak_bytes(block));
+      }
+      tried.simulated_bytes = most;
+      if (most > result_.budget_bytes) {
+        tried.reason =
+            cat("a rank needs ",
+                human_bytes(static_cast<double>(most)),
+                " of ",
+                human_bytes(static_cast<double>(result_.budget_bytes)));
+        return;
+      }
+      tried.simulated_seconds = step_seconds(simulate(program, cluster_));
+    } catch (const UserError& error) {
+      tried.reason = error.what();
+    }
+  }
+
+  Plan plan_for(const Tried& tried) const {
+    Plan plan = plan_of(
+        graph_,
+        estimator_.units(),
+        tried.candidate,
+        tried.estimate,
+        cluster_.device);
+    plan.decisions.insert(
+        plan.decisions.end(),
+        options_.decisions.begin(),
+        options_.decisions.end());
+    return plan;
+  }
+
+  void finish() {
+    result_.samples = estimator_.samples();
+    if (!result_.tried.empty() && result_.tried.front().reason.empty()) {
+      result_.plan = plan_for(result_.tried.front());
+      verify(*result_.plan, graph_);
+    }
+    result_.seconds = seconds();
+  }
+
+  const Graph& graph_;
+  const Cluster& cluster_;
+  const SearchOptions& options_;
+  const Clock::time_point begin_;
+  Estimator estimator_;
+  SearchResult result_;
+  bool has_fit_ = false;
+  // Of the words that are being looked at, the first policy that needs no layer
+  // made again whole.
+  std::optional<RecomputePolicy> fitting_;
+  Parallel words_;
+  // By words but for micro-batches, their number with which even Full is too
+  // much: fewer of them are larger.
+  std::map<std::string, int64_t> rejected_;
+};
+
+}  // namespace
+
+SearchResult search(
+    const Graph& graph, const Cluster& cluster, const SearchOptions& options) {
+  return Search(graph, cluster, options).run();
+}
+
+double flops_utilisation(const SearchResult& result, const Tried& tried) {
+  return result.peak_seconds /
+         (static_cast<double>(result.ranks) * tried.seconds());
+}
+
+Plan plan_of(
+    const Graph& graph,
+    const StepUnits& units,
+    const Candidate& candidate,
+    const Estimate& estimate,
+    const Device& device) {
+  Plan plan = expand(candidate.words, graph, device);
+  if (plan.stages.size() + 1 == estimate.stage_starts.size()) {
+    for (size_t i = 0; i < plan.stages.size(); ++i) {
+      const auto unit = static_cast<size_t>(estimate.stage_starts[i + 1]);
+      plan.stages[i].pattern = units.units[unit].stage_pattern;
+    }
+  }
+  set_recompute(plan, step_of(graph), units, estimate.recompute);
+  return plan;
+}
+
+std::string nearest(
+    const Graph& graph,
+    const Cluster& cluster,
+    const SearchOptions& options,
+    const SearchResult& result) {
+  const Tried* least = nullptr;
+  for (const Tried& tried : result.tried) {
+    const int64_t bytes =
+        tried.simulated_bytes.value_or(tried.estimate.needed_bytes);
+    if (bytes > 0 &&
+        (least == nullptr || bytes < least->simulated_bytes.value_or(
+                                         least->estimate.needed_bytes))) {
+      least = &tried;
+    }
+  }
+  if (least == nullptr) {
+    return result.tried.empty() ? "" : result.tried.front().reason;
+  }
+  std::string out =
+      cat("the least that any plan needs is ",
+          human_bytes(static_cast<double>(
+              least->simulated_bytes.value_or(least->estimate.needed_bytes))),
+          " a rank, by ",
+          print(least->candidate));
+  if (cluster.groups.empty()) {
+    return out;
+  }
+  constexpr int64_t kMostTimes = 64;
+  for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+    Cluster larger = cluster;
+    larger.groups.back().count *= times;
+    SearchOptions quick = options;
+    quick.most_instructions = 0;
+    quick.progress = nullptr;
+    const int64_t ranks = device_count(larger);
+    if (result.rows % ranks != 0 && ranks > result.rows) {
+      break;
+    }
+    try {
+      if (search(graph, larger, quick).plan) {
+        return cat(
+            out,
+            "; it fits with ",
+            larger.groups.back().count,
+            " in place of ",
+            cluster.groups.back().count,
+            " in each ",
+            cluster.groups.back().name,
+            " (",
+            ranks,
+            " devices)");
+      }
+    } catch (const UserError&) {
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph + Cluster -> the plan that takes the least time of those that fit.
+#pragma once
+
+#include "cluster/cluster.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+#include "search/candidate.h"
+#include "search/space.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct SearchOptions {
+  SearchLimits limits;
+  // Of each rank; none: the device's memory.
+  std::optional<int64_t> max_bytes;
+  // After which the best that is known is taken; none: never.
+  std::optional<double> time_limit_seconds;
+  // How much is lowered and simulated at the most: instructions of all ranks
+  // together. The same on every machine, so that results are, too.
+  int64_t most_instructions = 3'000'000;
+  // Lines that count after those of the plan that is found.
+  std::vector<Decision> decisions;
+  // Called now and then with what is going on, for people.
+  std::function<void(const std::string&)> progress;
+};
+
+// A candidate that was looked at.
+struct Tried {
+  Candidate candidate;
+  Estimate estimate = {};
+  // By lowering and simulating it; none: it was not.
+  std::optional<double> simulated_seconds = std::nullopt;
+  std::optional<int64_t> simulated_bytes = std::nullopt;
+  // Why it cannot be; empty: it can.
+  std::string reason = "";
+  // It needs little more than there is by the estimate, which only lowering can
+  // settle.
+  bool is_doubtful = false;
+
+  // What is known best.
+  double seconds() const {
+    return simulated_seconds ? *simulated_seconds : estimate.step_seconds;
+  }
+  int64_t bytes() const {
+    return simulated_bytes ? *simulated_bytes : total(estimate.memory);
+  }
+};
+
+struct SearchResult {
+  // None where nothing fits.
+  std::optional<Plan> plan;
+  // All of them: first those that can be, the fastest first; then the others.
+  std::vector<Tried> tried;
+  int64_t budget_bytes = 0;
+  int64_t ranks = 0;
+  int64_t rows = 0;
+  // Tokens of a batch: the elements of its first tensor where these are whole
+  // numbers in rows; else 0.
+  int64_t tokens = 0;
+  // What one device takes for the forward and backward of the step as it is, at
+  // its peak rates: what a plan adds does not count.
+  double peak_seconds = 0;
+  // Whether no candidate can be faster than the one that was taken, by the
+  // simulator: all others were simulated, or compute for longer.
+  bool is_proved = false;
+  bool is_out_of_time = false;
+  int64_t samples = 0;
+  int64_t simulated = 0;
+  double seconds = 0;
+};
+
+// Throws UserError for limits that contradict each other or the cluster.
+SearchResult search(
+    const Graph& graph, const Cluster& cluster, const SearchOptions& options);
+
+// Of the devices' peak rates, what the step itself makes use of.
+double flops_utilisation(const SearchResult& result, const Tried& tried);
+
+// The plan of a candidate: its words expanded, the stages and what is made
+// again as the estimate has them.
+Plan plan_of(
+    const Graph& graph,
+    const StepUnits& units,
+    const Candidate& candidate,
+    const Estimate& estimate,
+    const Device& device);
+
+// Without a plan: the nearest thing that would work, as "fits with 3 nodes".
+std::string nearest(
+    const Graph& graph,
+    const Cluster& cluster,
+    const SearchOptions& options,
+    const SearchResult& result);
+
+}  // namespace weft
