@@ -252,20 +252,17 @@ class StagePlay {
   // The item, and for a collective those of all who meet there; nothing when
   // not all of them can do it now.
   std::vector<Turn> turns_of(const Turn& turn, bool is_ahead) const {
-    const Player& player = players_[turn.player];
-    const auto* start = std::get_if<Start>(&item(turn).instructions.front());
     if (!is_ready(turn)) {
       return {};
     }
-    if (!player.team || start == nullptr) {
-      const bool is_call =
-          std::holds_alternative<Call>(item(turn).instructions.front());
-      // Ranks of a stage send and receive in the same order.
-      return is_ahead && player.team && !is_call ? std::vector<Turn>()
-                                                 : std::vector<Turn>{turn};
-    }
-    if (!is_collective(start->kind)) {
-      return is_ahead ? std::vector<Turn>() : std::vector<Turn>{turn};
+    const Player& player = players_[turn.player];
+    const Instruction& first = item(turn).instructions.front();
+    const auto* start = std::get_if<Start>(&first);
+    if (!player.team || start == nullptr || !is_collective(start->kind)) {
+      // What ranks of a stage send each other keeps its order.
+      const bool is_free =
+          !is_ahead || !player.team || std::holds_alternative<Call>(first);
+      return is_free ? std::vector<Turn>{turn} : std::vector<Turn>();
     }
     std::vector<Turn> turns;
     for (const int64_t rank :
