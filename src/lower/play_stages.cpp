@@ -268,10 +268,11 @@ class StagePlay {
     for (const int64_t rank :
          group_of(*player.team, start->axes, player.rank)) {
       const auto other = static_cast<size_t>(rank);
-      const size_t number = other == turn.player ? turn.number
-                            : is_ahead           ? same_collective(other, turn)
-                                                 : states_[other].next;
+      const size_t number = is_ahead ? same_collective(other, turn)
+                            : other == turn.player ? turn.number
+                                                   : states_[other].next;
       if (number >= order(other).size() ||
+          (other == turn.player && number != turn.number) ||
           !is_same_collective({other, number}, turn) ||
           !is_ready({other, number})) {
         return {};
@@ -281,18 +282,17 @@ class StagePlay {
     return turns;
   }
 
-  // By the names of what they make.
+  // For the same node and part. Names may differ where pieces do.
   bool is_same_collective(const Turn& a, const Turn& b) const {
-    const auto name = [&](const Turn& turn) {
-      const std::vector<ValueId>& makes = item(turn).makes;
-      return makes.empty()
-                 ? std::string()
-                 : players_[turn.player].block->function[makes.front()].name;
-    };
-    return std::holds_alternative<Start>(item(a).instructions.front()) &&
-           name(a) == name(b);
+    const auto* one = std::get_if<Start>(&item(a).instructions.front());
+    const auto* other = std::get_if<Start>(&item(b).instructions.front());
+    return one != nullptr && other != nullptr && one->kind == other->kind &&
+           one->axes == other->axes &&
+           item(a).origin.node == item(b).origin.node &&
+           item(a).origin.part == item(b).origin.part;
   }
 
+  // The first that is not done.
   size_t same_collective(size_t w, const Turn& turn) const {
     for (size_t i = states_[w].next; i < order(w).size(); ++i) {
       if (!states_[w].done_ahead.contains(i) &&
