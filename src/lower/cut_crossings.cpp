@@ -315,8 +315,14 @@ class CrossingCutter {
         std::exchange(block.instructions, {});
     const std::vector<Origin> origins = std::exchange(rank.origins, {});
     std::map<size_t, CrossingKey> later;
+    const std::vector<bool> needed =
+        leaves ? std::vector<bool>(before.size(), true)
+               : needed_here(rank, before, origins);
     for (size_t at = 0; at < before.size(); ++at) {
       const auto found = at_[number].find(at);
+      if (!needed[at]) {
+        continue;
+      }
       End* end = found == at_[number].end()
                      ? nullptr
                      : find_end(crossings_.at(found->second), number, leaves);
@@ -348,6 +354,50 @@ class CrossingCutter {
         block.function[result].node = static_cast<NodeId>(i);
       }
     }
+  }
+
+  // A crossing's operand is moved for it where it begins, and its result where
+  // it ends.
+  static std::vector<bool> needed_here(
+      const PositionRank& rank,
+      const std::vector<Instruction>& instructions,
+      const std::vector<Origin>& origins) {
+    const Function& step = step_of(rank.lowering->graph);
+    const std::vector<size_t> positions = positions_of(*rank.lowering);
+    std::vector<bool> out(instructions.size(), true);
+    // What crossings made, and what was made of that for them.
+    std::unordered_set<ValueId> made;
+    for (size_t at = 0; at < instructions.size(); ++at) {
+      const NodeId node = origins[at].node;
+      const auto crossing = node == NodeId::None
+                                ? std::nullopt
+                                : crossing_of(step.nodes[index(node)]);
+      if (!crossing) {
+        continue;
+      }
+      const auto* call = std::get_if<Call>(&instructions[at]);
+      const auto* wait = std::get_if<Wait>(&instructions[at]);
+      const bool is_call =
+          call != nullptr &&
+          crossing_of(rank.block.function.nodes[index(call->node)]);
+      std::vector<ValueId> read = reads(rank.block, instructions[at]);
+      if (wait != nullptr) {
+        read = {wait->value};
+      }
+      const bool is_after =
+          is_call || std::any_of(read.begin(), read.end(), [&](ValueId value) {
+            return made.contains(value);
+          });
+      if (is_after) {
+        const std::vector<ValueId> more = makes(rank.block, instructions[at]);
+        made.insert(more.begin(), more.end());
+      }
+      const bool begins =
+          positions[static_cast<size_t>(crossing->from_stage)] ==
+          *rank.lowering->position;
+      out[at] = is_call || is_after != begins;
+    }
+    return out;
   }
 
   static End* find_end(BothEnds& ends, size_t rank, bool leaves) {

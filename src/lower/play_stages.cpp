@@ -252,29 +252,27 @@ class StagePlay {
   // The item, and for a collective those of all who meet there; nothing when
   // not all of them can do it now.
   std::vector<Turn> turns_of(const Turn& turn, bool is_ahead) const {
-    const Player& player = players_[turn.player];
-    const auto* start = std::get_if<Start>(&item(turn).instructions.front());
     if (!is_ready(turn)) {
       return {};
     }
-    if (!player.team || start == nullptr) {
-      const bool is_call =
-          std::holds_alternative<Call>(item(turn).instructions.front());
-      // Ranks of a stage send and receive in the same order.
-      return is_ahead && player.team && !is_call ? std::vector<Turn>()
-                                                 : std::vector<Turn>{turn};
-    }
-    if (!is_collective(start->kind)) {
-      return is_ahead ? std::vector<Turn>() : std::vector<Turn>{turn};
+    const Player& player = players_[turn.player];
+    const Instruction& first = item(turn).instructions.front();
+    const auto* start = std::get_if<Start>(&first);
+    if (!player.team || start == nullptr || !is_collective(start->kind)) {
+      // What ranks of a stage send each other keeps its order.
+      const bool is_free =
+          !is_ahead || !player.team || std::holds_alternative<Call>(first);
+      return is_free ? std::vector<Turn>{turn} : std::vector<Turn>();
     }
     std::vector<Turn> turns;
     for (const int64_t rank :
          group_of(*player.team, start->axes, player.rank)) {
       const auto other = static_cast<size_t>(rank);
-      const size_t number = other == turn.player ? turn.number
-                            : is_ahead           ? same_collective(other, turn)
-                                                 : states_[other].next;
+      const size_t number = is_ahead ? same_collective(other, turn)
+                            : other == turn.player ? turn.number
+                                                   : states_[other].next;
       if (number >= order(other).size() ||
+          (other == turn.player && number != turn.number) ||
           !is_same_collective({other, number}, turn) ||
           !is_ready({other, number})) {
         return {};
@@ -284,18 +282,17 @@ class StagePlay {
     return turns;
   }
 
-  // By the names of what they make.
+  // For the same node and part. Names may differ where pieces do.
   bool is_same_collective(const Turn& a, const Turn& b) const {
-    const auto name = [&](const Turn& turn) {
-      const std::vector<ValueId>& makes = item(turn).makes;
-      return makes.empty()
-                 ? std::string()
-                 : players_[turn.player].block->function[makes.front()].name;
-    };
-    return std::holds_alternative<Start>(item(a).instructions.front()) &&
-           name(a) == name(b);
+    const auto* one = std::get_if<Start>(&item(a).instructions.front());
+    const auto* other = std::get_if<Start>(&item(b).instructions.front());
+    return one != nullptr && other != nullptr && one->kind == other->kind &&
+           one->axes == other->axes &&
+           item(a).origin.node == item(b).origin.node &&
+           item(a).origin.part == item(b).origin.part;
   }
 
+  // The first that is not done.
   size_t same_collective(size_t w, const Turn& turn) const {
     for (size_t i = states_[w].next; i < order(w).size(); ++i) {
       if (!states_[w].done_ahead.contains(i) &&

@@ -35,6 +35,9 @@ StagedItems::StagedItems(
   }
   collect(origins);
   find_stages();
+  if (staged.lowering.position) {
+    adopt(*staged.lowering.position);
+  }
   find_homes();
   find_units();
   hurry();
@@ -103,6 +106,24 @@ void StagedItems::find_stages() {
           item.stage = std::max<int64_t>(
               item.stage, items_[made_by_[index(read)]].stage);
         }
+      }
+    }
+  }
+}
+
+// In the lowering of one position: what it reads of others and has not come by
+// a crossing is made of the batch and the like, for the first of all readers.
+// It is done here too.
+void StagedItems::adopt(size_t position) {
+  for (size_t i = items_.size(); i-- > 0;) {
+    const size_t mine = position_of(items_[i]);
+    if (mine != position && mine != kEverywhere) {
+      continue;
+    }
+    for (const ValueId read : items_[i].reads) {
+      const size_t maker = made_by_[index(read)];
+      if (maker != kNobody && position_of(items_[maker]) != position) {
+        items_[maker].stage = -1;
       }
     }
   }

@@ -51,6 +51,7 @@ class StagedItems {
  private:
   void collect(const std::vector<Origin>& origins);
   void find_stages();
+  void adopt(size_t position);
   void find_homes();
   void find_units();
   void hurry();

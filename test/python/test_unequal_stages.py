@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages with meshes of their own, and so with unequal numbers of ranks, compute the step of one rank, to rounding."""
 
+import random
 import re
 
 import gpt
 import pytest
-from lockstep import Step
+import torch
+from lockstep import Step, random_plan
+from timelines import measured, peaks, simulated, write_step
 from training import make
 from training_runs import make_text, train_tiny
 from weft import _weft
@@ -95,6 +98,48 @@ def test_micro_batches(steps, example):
     check(step, unequal(step.graph, "pipeline=2,data=2,micro-batches=2", "", "data=2"))
 
 
+@pytest.mark.parametrize(
+    ("time", "batch", "first", "second"),
+    [
+        ("slice=3:2:1", "[data, slice]", ", data=2", "tensor=2"),
+        ("micro=2, slice=2", "[micro*data, slice]", "", "data=2"),
+    ],
+)
+def test_slices(time, batch, first, second):
+    """Keys and values of earlier slices stay where they are."""
+    step = Step(*gpt.tiny(dropout=0.1, attention_dropout=0.0))
+    lines = f"schedule token stage %blocks.1.* on <{second}> %batch.* {batch} %blocks.*.up.weight [tensor, -]"
+    lines = lines if "tensor" in second else lines.split(" %blocks.*.up")[0]
+    check(step, f"plan @model on <pipeline=2{first}> in <{time}> {{ {lines} }}")
+
+
+@pytest.mark.parametrize("example", ["gpt", "resnet"])
+def test_random_plans(steps, example, campaign_size):
+    """Any layouts, on any two meshes."""
+    step = steps(example)
+    values = re.findall(r"^  %([^ ,]+)", str(step.graph).split("forward:")[-1].split("backward:")[0], re.M)
+    for seed in range(campaign_size(2, 40)):
+        draw = random.Random(seed)
+        plan = random_plan(step, seed)
+        axes = re.search(r"on <([^>]*)>", plan)[1].split(", ")
+        smaller = [axis for axis in axes if draw.random() < 0.5]
+        first, second = draw.sample([", ".join(axes), ", ".join(smaller)], 2)
+        header = f"on <pipeline=2{', ' if first else ''}{first}> {{"
+        cut = values[draw.randrange(1, len(values))]
+        # Settings stand before the layouts.
+        plan = re.sub(r"on <[^>]*> {", f"{header}\n  stage %{cut} on <{second}>", plan)
+        check(step, plan)
+
+
+def test_each_rank_needs_the_bytes_that_were_predicted(root, tmp_path):
+    torch.manual_seed(0)
+    write_step(Step(*gpt.tiny(dropout=0.1), name="tiny"), tmp_path)
+    plan = str(root / "examples" / "plans" / "gpt_unequal.plan")
+    found = peaks(measured(tmp_path, plan))
+    assert len(found) == 5
+    assert found == peaks(simulated(tmp_path, plan, "8xA100-80G"))
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     return make_text(tmp_path_factory.mktemp("text"))
@@ -112,7 +157,7 @@ def alone(text, tmp_path_factory):
 def test_training_in_processes(root, text, alone, tmp_path):
     """Five ranks at three stages."""
     plan = root / "examples" / "plans" / "gpt_unequal.plan"
-    got = train(text, tmp_path / "run", "--plan", plan, "--evaluate-every", "2")
+    got = train(text, tmp_path / "run", "--plan", plan)
     assert list(got.values()) == pytest.approx(list(alone.values())[:4], rel=2e-6)
 
 
