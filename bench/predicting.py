@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicted beside measured step times of many plans on two ranks, a core each.
 
-The machine is measured first (`weft cluster measure`), with both ranks busy, or read from --cluster. Then every plan of a
-model runs by turns, and the program that ran is simulated on that cluster. At the end: the median and the worst error, and
-the rank correlation of predicted and measured times, over all plans and within each model. The targets are those of the
-project: nothing here fails when one is missed.
+The machine is measured first (`weft cluster measure`), with both ranks busy, or read from --cluster. Then every plan of
+a model runs by turns, and the program that ran is simulated on that cluster. At the end: the median and the worst
+error, and the rank correlation of predicted and measured times, over all plans and within each model. The targets are
+those of the project: nothing here fails when one is missed.
 """
 
 import argparse
@@ -17,14 +17,17 @@ import tempfile
 from stepping import WEFT, Size, cell, simulated_seconds, work
 
 GPT = {"layers": 6, "width": 384, "heads": 6, "vocabulary": 8192, "dropout": 0.0}
+SMALL = {**GPT, "layers": 4, "width": 128, "heads": 4}
+DEEP = {**GPT, "layers": 12, "width": 256, "heads": 4, "vocabulary": 2048}
+OTHER = {"layers": 6, "width": 256, "heads": 4, "vocabulary": 4096, "sequence": 128, "batch_size": 8}
 SIZES = [
     Size("gpt wide", "gpt.gpt2_small", {**GPT, "sequence": 256, "batch_size": 8}),
     Size("gpt short", "gpt.gpt2_small", {**GPT, "sequence": 64, "batch_size": 4}, 3),
-    Size("gpt small", "gpt.gpt2_small", {**GPT, "layers": 4, "width": 128, "heads": 4, "sequence": 128, "batch_size": 4}, 5),
-    Size("gpt deep", "gpt.gpt2_small", {**GPT, "layers": 12, "width": 256, "heads": 4, "vocabulary": 2048, "sequence": 128, "batch_size": 8}, 2),
-    Size("llama", "llama.tiny", {"layers": 6, "width": 256, "hidden": 768, "heads": 8, "vocabulary": 4096, "sequence": 128, "batch_size": 8}, 3),
-    Size("bert", "bert.tiny", {"layers": 6, "width": 256, "heads": 4, "vocabulary": 4096, "sequence": 128, "positions": 128, "batch_size": 8, "dropout": 0.0}, 3),
-]  # fmt: skip
+    Size("gpt small", "gpt.gpt2_small", {**SMALL, "sequence": 128, "batch_size": 4}, 5),
+    Size("gpt deep", "gpt.gpt2_small", {**DEEP, "sequence": 128, "batch_size": 8}, 2),
+    Size("llama", "llama.tiny", {**OTHER, "hidden": 768}, 3),
+    Size("bert", "bert.tiny", {**OTHER, "positions": 128, "dropout": 0.0}, 3),
+]
 WORDS = [
     "data=2",
     "data=2,zero=1",

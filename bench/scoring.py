@@ -2,8 +2,8 @@
 """How far predicted step times are from measured ones, on runs that others made and published.
 
 `weft simulate --table` with the A100 preset, one set of constants for all rows, beside what two other simulators
-report. Calculon's and vTrain's figures are those that vTrain's authors give for their whole set, of which the tables here
-are a quarter; nobody gives any for Megatron-LM's table.
+report. Calculon's and vTrain's figures are those that vTrain's authors give for their whole set, of which the tables
+here are a quarter; nobody gives any for Megatron-LM's table.
 """
 
 import json
@@ -34,7 +34,8 @@ def percent(share):
 
 def main():
     print(
-        f"{'mean absolute error':<22}{'rows':>6}{'weft':>9}{'target':>10}{'bias':>9}{'worst':>9}{'vTrain':>9}{'Calculon':>10}"
+        f"{'mean absolute error':<22}{'rows':>6}{'weft':>9}{'target':>10}{'bias':>9}{'worst':>9}"
+        f"{'vTrain':>9}{'Calculon':>10}"
     )
     for name, (file, cluster, target, vtrain, calculon) in TABLES.items():
         found = score(file, cluster)
