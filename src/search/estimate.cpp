@@ -19,6 +19,8 @@ namespace weft {
 namespace {
 
 constexpr int kHalvings = 30;
+// Where halving ends: the slowest stage is that near to the fastest it can be.
+constexpr double kNearEnough = 5e-4;
 // Of a backward, without the gradients of weights.
 constexpr double kInputGradientShare = 0.5;
 
@@ -213,23 +215,51 @@ class Composition {
     return stage;
   }
 
+  // The last place at which a stage may end, from `begin` on and no later than
+  // `end`; -1: none.
+  int32_t last_cut(int32_t begin, int32_t end) const {
+    while (end > begin && !can_cut(end)) {
+      --end;
+    }
+    return end > begin ? end : -1;
+  }
+
+  // The longest stage from `begin` on that takes no longer than the limit; time
+  // and memory grow with every unit.
+  std::optional<Stage> longest(
+      int32_t begin, int32_t most, int64_t number, double limit) const {
+    std::optional<Stage> best;
+    int32_t low = begin;
+    int32_t high = most + 1;
+    while (high - low > 1) {
+      const int32_t end = last_cut(low, (low + high) / 2);
+      if (end < 0) {
+        low = (low + high) / 2;
+        continue;
+      }
+      const std::optional<Stage> now = fitting(begin, end, number);
+      if (now && now->seconds() <= limit) {
+        best = now;
+        low = (low + high) / 2;
+      } else {
+        high = end;
+      }
+    }
+    return best;
+  }
+
   std::optional<std::vector<Stage>> fill(double limit) const {
     std::vector<Stage> out;
     int32_t begin = 0;
     for (int64_t number = 0; number < stages_; ++number) {
-      std::optional<Stage> best;
       const auto left = static_cast<int32_t>(stages_ - number - 1);
-      for (int32_t end = begin + 1; end <= units_.size() - left; ++end) {
-        if (left == 0 ? end != units_.size() : !can_cut(end)) {
-          continue;
-        }
-        const std::optional<Stage> now = fitting(begin, end, number);
-        if (!now || now->seconds() > limit) {
-          break;
-        }
-        best = now;
+      std::optional<Stage> best;
+      if (left > 0) {
+        best = longest(begin, units_.size() - left, number, limit);
+      } else {
+        best = fitting(begin, units_.size(), number);
       }
-      if (!best) {
+      if (!best || best->seconds() > limit) {
         return std::nullopt;
       }
       begin = best->end;
@@ -252,7 +282,7 @@ class Composition {
     }
     double low =
         std::max(slowest_unit_, all / static_cast<double>(2 * stages_));
-    for (int i = 0; i < kHalvings && high - low > 1e-4 * high; ++i) {
+    for (int i = 0; i < kHalvings && high - low > kNearEnough * high; ++i) {
       const double middle = (low + high) / 2;
       std::optional<std::vector<Stage>> now = fill(middle);
       if (now) {
@@ -505,6 +535,17 @@ const Estimator::Table& Estimator::table(const SampleKey& key) {
     out.before.push_back(sum(out.before.back(), out.units.back()));
   }
   return out;
+}
+
+double Estimator::least_seconds(const Candidate& candidate) {
+  const Table& base = table(key_of(candidate, candidate.recompute));
+  if (!base.reason.empty()) {
+    return 0;
+  }
+  const UnitCost all = between(base, 0, units_.size());
+  return static_cast<double>(candidate.words.micro_batches) *
+         (all.forward_seconds + all.backward_seconds) /
+         static_cast<double>(candidate.words.pipeline);
 }
 
 Estimate Estimator::estimate(const Candidate& candidate, int64_t budget_bytes) {

@@ -30,6 +30,10 @@ class Estimator {
   // where a position has one stage.
   Estimate estimate(const Candidate& candidate, int64_t budget_bytes);
 
+  // What a rank computes at the least, however stages are cut; 0 where words
+  // fit nothing.
+  double least_seconds(const Candidate& candidate);
+
   // Sums over the units before each.
   struct Table {
     std::string reason;

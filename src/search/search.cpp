@@ -10,6 +10,7 @@
 #include "lower/lower.h"
 #include "profile/node_costs.h"
 #include "profile/signatures.h"
+#include "profile/text_table.h"
 #include "program/live_bytes.h"
 #include "search/estimate.h"
 #include "simulate/simulate.h"
@@ -25,6 +26,12 @@ namespace {
 constexpr double kBusyShare = 0.97;
 // So much more than there is may turn out to fit.
 constexpr double kDoubtful = 1.3;
+// A candidate that small is lowered rather than doubted, where what stays from
+// step to step fits.
+constexpr int64_t kSmallSize = 1000;
+constexpr double kAnyTimes = 1000;
+// Who computes for so many times what another takes in all is not looked at.
+constexpr double kFarOff = 2;
 // How often the number of layers that are made again whole is put right.
 constexpr int kLayerAttempts = 3;
 // How many fit is shown this often.
@@ -148,6 +155,14 @@ class Search {
           cat("micro-batches=", rejected->second, " needs too much already");
       return tried;
     }
+    const double least = estimator_.least_seconds(candidate);
+    if (best_estimate_ > 0 && least > kFarOff * best_estimate_) {
+      tried.reason =
+          cat("a rank computes ",
+              decimals(least / best_estimate_, 1),
+              " times as long as another takes in all");
+      return tried;
+    }
     tried.estimate = estimator_.estimate(candidate, result_.budget_bytes);
     tried.reason = tried.estimate.reason;
     if (tried.estimate.needed_bytes > 0) {
@@ -155,6 +170,10 @@ class Search {
     }
     if (tried.reason.empty()) {
       has_fit_ = true;
+      best_estimate_ =
+          best_estimate_ > 0
+              ? std::min(best_estimate_, tried.estimate.step_seconds)
+              : tried.estimate.step_seconds;
       if (candidate.recompute != RecomputePolicy::Full &&
           !has_whole_layers(tried)) {
         fitting_ = candidate.recompute;
@@ -169,11 +188,14 @@ class Search {
   }
 
   void doubt(Tried& tried) {
+    const bool is_small = size_of(tried.candidate) <= kSmallSize;
+    const double times = is_small ? kAnyTimes : kDoubtful;
     const Estimate more = estimator_.estimate(
         tried.candidate,
         static_cast<int64_t>(
-            kDoubtful * static_cast<double>(result_.budget_bytes)));
-    if (more.reason.empty()) {
+            times * static_cast<double>(result_.budget_bytes)));
+    const int64_t stays = more.memory.parameter_bytes + more.memory.state_bytes;
+    if (more.reason.empty() && stays <= result_.budget_bytes) {
       const int64_t needed = tried.estimate.needed_bytes;
       tried.estimate = more;
       tried.estimate.needed_bytes = needed;
@@ -325,6 +347,8 @@ class Search {
   Estimator estimator_;
   SearchResult result_;
   bool has_fit_ = false;
+  // The least step of those that fit so far; 0: none does.
+  double best_estimate_ = 0;
   // Of the words that are being looked at, the first policy that needs no layer
   // made again whole.
   std::optional<RecomputePolicy> fitting_;

@@ -24,7 +24,7 @@ struct SearchOptions {
   std::optional<double> time_limit_seconds;
   // How much is lowered and simulated at the most: instructions of all ranks
   // together. The same on every machine, so that results are, too.
-  int64_t most_instructions = 3'000'000;
+  int64_t most_instructions = 60'000;
   // Lines that count after those of the plan that is found.
   std::vector<Decision> decisions;
   // Called now and then with what is going on, for people.
