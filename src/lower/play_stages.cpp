@@ -209,6 +209,9 @@ class StagePlay {
              state.done_ahead.erase(state.next) > 0) {
         ++state.next;
       }
+    }
+    for (size_t w = 0; w < states_.size(); ++w) {
+      const State& state = states_[w];
       if (state.next == order(w).size()) {
         continue;
       }
@@ -246,7 +249,32 @@ class StagePlay {
         }
       }
     }
-    WEFT_CHECK(false, "stages wait for each other");
+    WEFT_CHECK(false, "stages wait for each other: ", waiting());
+  }
+
+  // What each player would do next, and does not have.
+  std::string waiting() const {
+    std::vector<std::string> all;
+    for (size_t w = 0; w < states_.size(); ++w) {
+      if (states_[w].next == order(w).size()) {
+        continue;
+      }
+      const Block& block = *players_[w].block;
+      const StagedItem& next = item({w, states_[w].next});
+      std::vector<ValueId> missing = next.reads;
+      std::erase_if(missing, [&](ValueId value) {
+        return states_[w].now[index(value)] != ValueId::None ||
+               is_in_mail(states_[w], value);
+      });
+      all.push_back(
+          cat("rank ",
+              players_[w].rank,
+              " at ",
+              label(block, next.instructions.front()),
+              " without ",
+              percent_names(block.function, missing)));
+    }
+    return join(all, "; ");
   }
 
   // The item, and for a collective those of all who meet there; nothing when

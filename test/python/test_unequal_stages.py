@@ -118,7 +118,7 @@ def test_random_plans(steps, example, campaign_size):
     """Any layouts, on any two meshes."""
     step = steps(example)
     values = re.findall(r"^  %([^ ,]+)", str(step.graph).split("forward:")[-1].split("backward:")[0], re.M)
-    for seed in range(campaign_size(2, 40)):
+    for seed in range(campaign_size(7, 40)):
         draw = random.Random(seed)
         plan = random_plan(step, seed)
         axes = re.search(r"on <([^>]*)>", plan)[1].split(", ")
