@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every figure is a median: of several rounds on this rank, and of all ranks. A
-// round goes on until it is long enough for the clock, all ranks beginning
-// together. Rates come from the large sizes; a smaller size then has its share
-// of them, without what any call costs.
+// Every figure is that of the fastest of several rounds, for whatever else runs
+// on the machine makes them slower only, and the median of all ranks. A round
+// goes on until it is long enough for the clock, all ranks beginning together.
+// Rates come from the large sizes; a smaller size then has its share of them,
+// without what any call costs.
 #include "cli/measure.h"
 
 #include "base/error.h"
@@ -12,10 +13,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_softmax.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
@@ -32,8 +33,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 5;
-constexpr double kRoundSeconds = 0.02;
+constexpr int kRounds = 7;
+constexpr double kRoundSeconds = 0.015;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -106,6 +107,11 @@ class Measurement {
     return values.empty() ? 0 : median(values);
   }
 
+  // All ranks must make as many transfers.
+  int64_t as_rank_0(int64_t mine) {
+    return world_ ? std::stoll(world_->tell_all(cat(mine))) : mine;
+  }
+
   // Of one call.
   template <typename Call>
   double call_time(const Call& call) {
@@ -124,7 +130,7 @@ class Measurement {
       }
       rounds.push_back(seconds_since(start) / static_cast<double>(calls));
     }
-    return of_all(median(rounds));
+    return of_all(*std::min_element(rounds.begin(), rounds.end()));
   }
 
   Device device() {
@@ -134,7 +140,8 @@ class Measurement {
     device.memory_bytes = memory_bytes() / rendezvous_.size;
     const at::Tensor one = at::ones({1});
     at::Tensor sum = at::empty({1});
-    device.call_seconds = call_time([&] { at::add_out(sum, one, one); });
+    device.call_seconds =
+        rounded(call_time([&] { at::add_out(sum, one, one); }));
 
     say("products", 0.05);
     const std::vector<Point> products = product_points(at::kFloat);
@@ -152,7 +159,7 @@ class Measurement {
     say("memory", 0.6);
     const std::vector<Point> memory = memory_points();
     device.memory_bytes_per_second =
-        memory.back().size / std::max(memory.back().seconds, 1e-12);
+        rounded(memory.back().size / std::max(memory.back().seconds, 1e-12));
     add_curve(device, Work::Memory, memory, device.memory_bytes_per_second);
     return device;
   }
@@ -167,7 +174,7 @@ class Measurement {
     for (const Point& point : points) {
       best = std::max(best, point.size / std::max(point.seconds, 1e-12));
     }
-    return best;
+    return rounded(best);
   }
 
   static void add_curve(
@@ -178,18 +185,18 @@ class Measurement {
     Efficiency curve = {work, {}};
     for (const Point& point : points) {
       const double seconds =
-          std::max(point.seconds - device.call_seconds, 0.1 * point.seconds);
-      // Three figures are more than a measurement holds.
-      const double share = point.size / std::max(seconds, 1e-12) / rate;
-      curve.points.emplace_back(point.size, std::stod(rounded(share)));
+          std::max(point.seconds - device.call_seconds, 0.5 * point.seconds);
+      curve.points.emplace_back(
+          point.size, rounded(point.size / std::max(seconds, 1e-12) / rate));
     }
     device.efficiencies.push_back(std::move(curve));
   }
 
-  static std::string rounded(double value) {
+  // To three figures: more than a measurement holds.
+  static double rounded(double value) {
     char text[32];
     std::snprintf(text, sizeof(text), "%.3g", value);
-    return text;
+    return std::stod(text);
   }
 
   std::vector<Point> product_points(at::ScalarType type) {
@@ -210,7 +217,7 @@ class Measurement {
     const at::Tensor a = at::ones({kSize, kSize}, type);
     at::Tensor c = at::empty({kSize, kSize}, type);
     const double seconds = call_time([&] { at::mm_out(c, a, a); });
-    return 2.0 * kSize * kSize * kSize / std::max(seconds, 1e-12);
+    return rounded(2.0 * kSize * kSize * kSize / std::max(seconds, 1e-12));
   }
 
   std::vector<Point> attention_points() {
@@ -245,14 +252,17 @@ class Measurement {
     return points;
   }
 
-  // A flop an element, as the op table counts them.
+  // A softmax: so many flops an element by the op table.
   std::vector<Point> function_points() {
+    constexpr int64_t kFlops = 5;
+    constexpr int64_t kColumns = 256;
     std::vector<Point> points;
-    for (const int64_t count : {1 << 12, 1 << 16, 1 << 20}) {
-      const at::Tensor x = at::ones({count});
-      at::Tensor y = at::empty({count});
+    for (const int64_t rows : {16, 256, 4096}) {
+      const at::Tensor x = at::ones({rows, kColumns});
+      at::Tensor y = at::empty({rows, kColumns});
       points.push_back(
-          {static_cast<double>(count), call_time([&] { at::gelu_out(y, x); })});
+          {static_cast<double>(kFlops * rows * kColumns),
+           call_time([&] { at::_softmax_out(y, x, 1, false); })});
     }
     return points;
   }
@@ -280,7 +290,7 @@ class Measurement {
         "host",
         memory_bytes() / rendezvous_.size,
         {.latency_seconds = 0,
-         .bytes_per_second = kBytes / std::max(seconds, 1e-12)}};
+         .bytes_per_second = rounded(kBytes / std::max(seconds, 1e-12))}};
   }
 
   // Written through to the device and read back, by all ranks at a time.
@@ -309,7 +319,7 @@ class Measurement {
             1, static_cast<int64_t>(space.available) / rendezvous_.size),
         {.latency_seconds = 1e-4,
          .bytes_per_second =
-             static_cast<double>(kBytes) / std::max(seconds, 1e-12)}};
+             rounded(static_cast<double>(kBytes) / std::max(seconds, 1e-12))}};
   }
 
   // Each kind of transfer among all ranks, small and large. A link has one
@@ -356,8 +366,8 @@ class Measurement {
           ->wait();
     });
     return {
-        .latency_seconds = median(latencies),
-        .bytes_per_second = median(rates)};
+        .latency_seconds = rounded(median(latencies)),
+        .bytes_per_second = rounded(median(rates))};
   }
 
   const Rendezvous rendezvous_;
