@@ -285,6 +285,48 @@ class Search {
       tried.estimate = std::move(other);
     }
     tried = std::move(best);
+    if (tried.reason.empty() && size_of(tried.candidate) <= kSmallSize) {
+      shift_stages(tried);
+    }
+  }
+
+  // What stages wait for each other is not in the estimate's cut: where
+  // lowering is quick, their beginnings are moved as long as that is faster.
+  void shift_stages(Tried& tried) {
+    bool is_faster = tried.estimate.stage_starts.size() > 1;
+    while (is_faster) {
+      is_faster = false;
+      for (size_t i = 1; i < tried.estimate.stage_starts.size(); ++i) {
+        for (const int32_t by : {-1, 1}) {
+          Tried now = tried;
+          if (shift(now.estimate.stage_starts, i, by)) {
+            lower_and_simulate(now);
+            if (now.reason.empty() &&
+                *now.simulated_seconds < *tried.simulated_seconds) {
+              tried = std::move(now);
+              is_faster = true;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // To the next place where a stage can begin; false: there is none.
+  bool shift(std::vector<int32_t>& starts, size_t stage, int32_t by) const {
+    const int32_t after = stage + 1 < starts.size() ? starts[stage + 1]
+                                                    : estimator_.units().size();
+    for (int32_t unit = starts[stage] + by;
+         unit > starts[stage - 1] && unit < after;
+         unit += by) {
+      if (!estimator_.units()
+               .units[static_cast<size_t>(unit)]
+               .stage_pattern.empty()) {
+        starts[stage] = unit;
+        return true;
+      }
+    }
+    return false;
   }
 
   static bool has_whole_layers(const Tried& tried) {
