@@ -83,6 +83,16 @@ class BlockActions {
   std::vector<size_t> started_;
 };
 
+bool has_peers(const Block& block) {
+  return std::any_of(
+      block.instructions.begin(),
+      block.instructions.end(),
+      [](const Instruction& instruction) {
+        const auto* start = std::get_if<Start>(&instruction);
+        return start != nullptr && start->peer >= 0;
+      });
+}
+
 // A number for each different key, from 0 on.
 template <typename Key>
 class Numbers {
@@ -141,8 +151,8 @@ class Classes {
       for (int64_t rank = block.first_rank; rank <= block.last_rank; ++rank) {
         const Device& device = device_of(cluster_, rank);
         const auto known = by_device.find(device.name);
-        // Peers are ranks: where there are some, a block has one rank.
-        if (known != by_device.end()) {
+        // How far a peer is differs from rank to rank.
+        if (known != by_device.end() && !has_peers(block)) {
           kind_[static_cast<size_t>(rank)] = known->second;
           continue;
         }
