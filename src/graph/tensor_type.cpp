@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -134,6 +135,15 @@ Dims row_major_strides(const Dims& sizes) {
 
 Dims strides_of(const TensorType& type) {
   return type.strides.empty() ? row_major_strides(type.sizes) : type.strides;
+}
+
+std::vector<size_t> memory_order(const Dims& strides) {
+  std::vector<size_t> order(strides.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return strides[a] > strides[b];
+  });
+  return order;
 }
 
 int64_t element_count(const TensorType& type) {

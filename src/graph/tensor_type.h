@@ -32,6 +32,9 @@ TensorType make_type(DType dtype, Dims sizes, Dims strides = {});
 Dims row_major_strides(const Dims& sizes);
 // The strides, written out even when row-major.
 Dims strides_of(const TensorType& type);
+// The dims from the outermost in memory to the innermost; of equal strides the
+// earlier dim is further out.
+std::vector<size_t> memory_order(const Dims& strides);
 
 int64_t element_count(const TensorType& type);
 

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <unordered_set>
 #include <utility>
 
@@ -99,17 +98,6 @@ std::vector<SharedBox> shared_boxes(const Ranges& from, const Ranges& to) {
     boxes = std::move(longer);
   }
   return boxes;
-}
-
-// The dims from the outermost in memory to the innermost.
-std::vector<size_t> memory_order(const TensorType& type) {
-  const Dims strides = strides_of(type);
-  std::vector<size_t> order(type.sizes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return strides[a] > strides[b];
-  });
-  return order;
 }
 
 template <typename List>
@@ -278,7 +266,7 @@ class CrossingCutter {
       End& to = ends.receivers[r];
       const TensorType& type = ranks_[to.rank].block.function[to.value].type;
       WEFT_CHECK(is_dense(type), "%", key.first, " arrives with gaps");
-      const std::vector<size_t> order = memory_order(type);
+      const std::vector<size_t> order = memory_order(strides_of(type));
       int64_t count = 0;
       for (const std::vector<size_t>& group : groups) {
         End& from = ends.senders[group[r % group.size()]];
@@ -464,7 +452,7 @@ class CrossingCutter {
     const TensorType type = block.function[end.value].type;
     const std::string name = block.function[end.value].name;
     const int64_t part = block.parts[index(end.value)];
-    const std::vector<size_t> order = memory_order(type);
+    const std::vector<size_t> order = memory_order(strides_of(type));
     const bool is_permuted = !std::is_sorted(order.begin(), order.end());
     if (end.boxes.size() == 1 && !is_permuted) {
       end.values = {end.value};

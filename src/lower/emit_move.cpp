@@ -21,17 +21,6 @@ Arg list_of(const std::vector<ValueId>& values) {
   return {list};
 }
 
-// The dims from the slowest in memory to the fastest.
-std::vector<size_t> order_by_strides(const TensorType& type) {
-  const Dims strides = strides_of(type);
-  std::vector<size_t> order(strides.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return strides[a] > strides[b];
-  });
-  return order;
-}
-
 class Mover {
  public:
   Mover(Emitter& emitter, ValueId value, bool is_owned)
@@ -46,7 +35,7 @@ class Mover {
       const std::vector<MoveStep>& steps) {
     // That of the whole value: the order of a piece with dims of size 1 would
     // be ambiguous, and all ranks must agree.
-    order_ = order_by_strides(whole);
+    order_ = memory_order(strides_of(whole));
     permute(order_);
     for (const MoveStep& step : steps) {
       unfold(step);

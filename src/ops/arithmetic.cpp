@@ -5,8 +5,6 @@
 #include "ops/call.h"
 #include "ops/kernel.h"
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace weft {
@@ -14,17 +12,6 @@ namespace {
 
 ValueId permute(NodeBuilder& builder, ValueId a, const Dims& order) {
   return builder.call("aten.permute", {{a}, to_arg(order)});
-}
-
-// Dims from the slowest to the fastest.
-Dims memory_order(const TensorType& type) {
-  const Dims strides = strides_of(type);
-  Dims order(strides.size());
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
-  });
-  return order;
 }
 
 Dims inverse(const Dims& order) {
@@ -138,7 +125,8 @@ ValueId in_type(NodeBuilder& builder, ValueId a, const TensorType& type) {
   if (is_row_major(type)) {
     return row_major(builder, a);
   }
-  const Dims order = memory_order(type);
+  const std::vector<size_t> outer_first = memory_order(strides_of(type));
+  const Dims order(outer_first.begin(), outer_first.end());
   a = row_major(builder, permute(builder, a, order));
   return permute(builder, a, inverse(order));
 }

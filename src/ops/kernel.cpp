@@ -6,24 +6,11 @@
 #include "ops/iterator.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace weft {
 
 namespace {
-
-// Dims from the fastest to the slowest; equal strides keep the later dim
-// faster.
-std::vector<size_t> stride_order(const Dims& strides) {
-  std::vector<size_t> order(strides.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::reverse(order.begin(), order.end());
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return strides[a] < strides[b];
-  });
-  return order;
-}
 
 Dims strides_in_order(const Dims& sizes, const std::vector<size_t>& order) {
   Dims strides(sizes.size());
@@ -55,8 +42,10 @@ bool is_row_major(const TensorType& type) { return type.strides.empty(); }
 
 bool is_dense(const TensorType& type) {
   const Dims strides = strides_of(type);
+  const std::vector<size_t> order = memory_order(strides);
   int64_t expected = 1;
-  for (const size_t dim : stride_order(strides)) {
+  for (size_t i = order.size(); i-- > 0;) {
+    const size_t dim = order[i];
     if (type.sizes[dim] == 1) {
       continue;
     }

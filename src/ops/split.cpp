@@ -8,7 +8,6 @@
 #include "ops/plane_index.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace weft {
@@ -99,11 +98,7 @@ Dims local_sizes(
 
 TensorType with_sizes(const TensorType& type, Dims sizes) {
   Dims strides = strides_of(type);
-  std::vector<size_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return strides[a] > strides[b];
-  });
+  const std::vector<size_t> order = memory_order(strides);
   int64_t next = 1;
   for (size_t i = order.size(); i-- > 0;) {
     size_t dim = order[i];

@@ -114,11 +114,8 @@ TensorType local_type(
   }
   // From the inside out: what lies around a dim moves closer with it. An
   // expanded dim takes no room.
-  std::vector<size_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return whole.strides[a] < whole.strides[b];
-  });
+  std::vector<size_t> order = memory_order(whole.strides);
+  std::reverse(order.begin(), order.end());
   Dims strides = whole.strides;
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t dim = order[i];
