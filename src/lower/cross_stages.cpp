@@ -171,16 +171,12 @@ class StageCrossings {
             step_[node.results.front()].type != step_[read.front()].type;
         continue;
       }
-      const OpDef* def = find_op(node.op);
-      if (def == nullptr || def->types == nullptr ||
-          std::none_of(read.begin(), read.end(), [&](ValueId value) {
+      if (std::none_of(read.begin(), read.end(), [&](ValueId value) {
             return is_other[index(value)];
           })) {
         continue;
       }
-      Node bare = node;
-      bare.results.clear();
-      const std::vector<TensorType> types = def->types(step_, bare);
+      const std::vector<TensorType> types = types_of(step_, node);
       for (size_t i = 0; i < types.size() && i < node.results.size(); ++i) {
         TensorType& type = step_[node.results[i]].type;
         is_other[index(node.results[i])] = type != types[i];

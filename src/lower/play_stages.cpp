@@ -390,13 +390,10 @@ class StagePlay {
       is_same = is_same && function[read[i]].type ==
                                players_[w].block->function[before[i]].type;
     }
-    const OpDef* def = find_op(node.op);
-    if (is_same || def == nullptr || def->types == nullptr) {
+    if (is_same) {
       return;
     }
-    Node bare = node;
-    bare.results.clear();
-    const std::vector<TensorType> types = def->types(function, bare);
+    const std::vector<TensorType> types = types_of(function, node);
     for (size_t i = 0; i < types.size() && i < node.results.size(); ++i) {
       function[state.now[index(node.results[i])]].type = types[i];
     }

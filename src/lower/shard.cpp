@@ -186,10 +186,8 @@ class RankStep {
       replace_operands(node, now);
     }
     std::vector<TensorType> types;
-    if (!is_as_recorded && def != nullptr && def->types != nullptr) {
-      Node bare = node;
-      bare.results.clear();
-      types = def->types(block_.function, bare);
+    if (!is_as_recorded) {
+      types = types_of(block_.function, node);
     }
     std::vector<Layout> made;
     for (size_t i = 0; i < node.results.size(); ++i) {
@@ -342,10 +340,8 @@ class RankStep {
       return ValueId::None;
     }
     const Node& whole = step_.nodes[index(made)];
-    const OpDef* def = find_op(whole.op);
     const std::vector<ValueId> read = operands(whole);
-    if (!is_view(whole) || read.size() != 1 || whole.results.size() != 1 ||
-        def == nullptr || def->types == nullptr) {
+    if (!is_view(whole) || read.size() != 1 || whole.results.size() != 1) {
       return ValueId::None;
     }
     for (const Version& base : versions_[index(read.front())]) {
@@ -363,8 +359,7 @@ class RankStep {
       }
       Node node = local_node(index(made), pieces(index(made), *assignment));
       set_operands(node, {base.value});
-      node.results.clear();
-      const std::vector<TensorType> types = def->types(block_.function, node);
+      const std::vector<TensorType> types = types_of(block_.function, node);
       if (types.size() != 1 ||
           types.front().sizes != local(value, layout).sizes) {
         continue;

@@ -139,9 +139,7 @@ Called call_kernel(
   if (is_causal != bool_arg(node, places.causal, false)) {
     set_arg(node, places.causal, {is_causal});
   }
-  node.results.clear();
-  const std::vector<TensorType> types =
-      find_op(node.op)->types(builder.function(), node);
+  const std::vector<TensorType> types = types_of(builder.function(), node);
   out.results = builder.call(std::move(node), types);
   return out;
 }

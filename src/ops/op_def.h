@@ -267,6 +267,9 @@ const OpDef* find_op(std::string_view name);
 
 // The following work for ops with and without an entry.
 Rule rule_of(const Function& function, const Node& node);
+// Of the results, by what the node reads now and not by what they were; none
+// where the table has none.
+std::vector<TensorType> types_of(const Function& function, Node node);
 int64_t flops_of(const Function& function, const Node& node);
 int64_t scratch_bytes_of(const Function& function, const Node& node);
 int64_t work_bytes_of(const Function& function, const Node& node);

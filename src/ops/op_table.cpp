@@ -120,6 +120,15 @@ const OpDef* find_op(std::string_view name) {
   return found == lookup.end() ? nullptr : found->second;
 }
 
+std::vector<TensorType> types_of(const Function& function, Node node) {
+  const OpDef* def = find_op(node.op);
+  if (def == nullptr || def->types == nullptr) {
+    return {};
+  }
+  node.results.clear();
+  return def->types(function, node);
+}
+
 Rule rule_of(const Function& function, const Node& node) {
   const OpDef* def = find_op(node.op);
   if (def != nullptr && def->rule_of != nullptr) {
