@@ -191,13 +191,9 @@ int64_t wire_bytes(const Mesh& mesh, const Block& block, const Start& start) {
     return bytes;
   };
   if (is_collective(start.kind)) {
-    Axes axes = start.axes;
-    std::erase_if(axes, [&mesh](const std::string& axis) {
-      return find_axis(mesh, axis) < 0;
-    });
     return collective_bytes(
         start.kind,
-        ways(mesh, axes),
+        ways(mesh, start.axes),
         bytes_of(start.operands),
         bytes_of(start.results));
   }

@@ -36,8 +36,7 @@ int64_t collective_bytes(
     int64_t result_bytes);
 
 // The bytes that one rank takes from other ranks in a transfer. The gaps
-// between the storages of an all_reduce are not counted. Over an axis that is
-// not on the mesh, one of time with a single point, a rank is alone.
+// between the storages of an all_reduce are not counted.
 int64_t wire_bytes(const Mesh& mesh, const Block& block, const Start& start);
 
 // What one rank takes from the others in a step, by kind and axes.
