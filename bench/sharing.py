@@ -20,7 +20,7 @@ import argparse
 import os
 
 from slow_link import RATE_BITS, NoLink, slow_link
-from stepping import CLUSTER, SIZES, cell, ratio, simulated_seconds, work
+from stepping import CLUSTER, SIZES, cell, names_of, ratio, simulated_seconds, work
 
 # What Weft is told, the peer, and the target for each size.
 PAIRS = [
@@ -71,9 +71,9 @@ def table(chosen, repeats, link, places, cluster):
         f"{'size':<22}{'words':<34}{'peer':>12}{'peer s':>9}{'weft s':>9}{'ratio':>7}{'target':>9}{'hidden':>8}"
         f"{'predicted':>11}{'error':>7}{'peer MiB':>10}{'weft MiB':>10}{'ratio':>7}{'target':>9}"
     )
-    for name in chosen.sizes.split(","):
+    for name in chosen.sizes:
         for words, peer, targets in PAIRS:
-            if chosen.peers and peer not in chosen.peers.split(","):
+            if peer not in chosen.peers:
                 continue
             settings = {"words": words, "peer": peer, "repeats": repeats, "places": places}
             result = work("sharing", SIZES[name], 2, **settings)
@@ -91,10 +91,13 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer steps")
     parser.add_argument("--repeats", type=int, default=0, help="turns of both arms")
     parser.add_argument("--sizes", default="compute,communication")
-    parser.add_argument("--peers", default="", help="only these: " + ",".join(dict.fromkeys(pair[1] for pair in PAIRS)))
+    peers = list(dict.fromkeys(peer for _, peer, _ in PAIRS))
+    parser.add_argument("--peers", default=",".join(peers))
     parser.add_argument("--link", default="shared", help="shared, 1gbit, or both: shared,1gbit")
     parser.add_argument("--no-memory", action="store_true", help="seconds only")
     chosen = parser.parse_args()
+    chosen.sizes = names_of(parser, "--sizes", chosen.sizes, ["compute", "communication"])
+    chosen.peers = names_of(parser, "--peers", chosen.peers, peers)
     repeats = chosen.repeats or (3 if chosen.quick else 7)
     print(f"seconds a step, medians; {os.cpu_count()} cores, two ranks; load {os.getloadavg()[0]:.1f}")
     cluster = CLUSTER.read_text()

@@ -181,6 +181,15 @@ def memory_row(size, result):
     )
 
 
+def names_of(parser, option, text, known):
+    """The names in the text, each of them known; else ends with those that are."""
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            parser.error(f"{option}: there is no {name!r}; there are {', '.join(known)}")
+    return names
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer steps, and no torch.compile")
@@ -188,7 +197,7 @@ def main():
     parser.add_argument("--sizes", default=",".join(SIZES))
     chosen = parser.parse_args()
     repeats = chosen.repeats or (3 if chosen.quick else 7)
-    sizes = [SIZES[name] for name in chosen.sizes.split(",")]
+    sizes = [SIZES[name] for name in names_of(parser, "--sizes", chosen.sizes, SIZES)]
     settings = {"repeats": repeats, "compile": not chosen.quick}
 
     print(f"seconds a step, medians; {os.cpu_count()} cores, one a rank; load {os.getloadavg()[0]:.1f}")
