@@ -22,7 +22,8 @@
 namespace weft {
 namespace {
 
-// One kind of work at several sizes: an operator, and its examples.
+// One kind of work at several sizes: an operator, and its examples. Several of
+// one size are ways to do as much.
 struct MeasuredWork {
   Work work = Work::Product;
   std::string_view op;
@@ -31,9 +32,13 @@ struct MeasuredWork {
 
 std::vector<MeasuredWork> measured_works() {
   MeasuredWork product = {Work::Product, "aten.mm", {}};
+  // As in forward and, of both gradients, in backward.
   for (const int n : {16, 32, 64, 128, 256, 512, 1024}) {
-    product.examples.push_back(
-        cat("(f32[", n, ", ", n, "], f32[", n, ", ", n, "])"));
+    const std::string rows = cat("f32[", n, ", ", n, "]");
+    const std::string columns = cat(rows, "{1, ", n, "}");
+    product.examples.push_back(cat("(", rows, ", ", columns, ")"));
+    product.examples.push_back(cat("(", rows, ", ", rows, ")"));
+    product.examples.push_back(cat("(", columns, ", ", rows, ")"));
   }
   MeasuredWork attention = {
       Work::Attention, "aten._scaled_dot_product_flash_attention_for_cpu", {}};
@@ -160,9 +165,9 @@ class Measurement {
     Device device;
     device.name = "core";
     device.memory_bytes = memory_bytes() / timer_.rendezvous().size;
-    device.call_seconds = three_figures(
-        call_point(Work::Memory, "aten.add.Tensor", "(f32[1], f32[1])")
-            .seconds);
+    again_seconds_ =
+        call_point(Work::Memory, "aten.add.Tensor", "(f32[1], f32[1])").seconds;
+    device.call_seconds = three_figures(small_call_seconds());
     device.rates = {{DType::F32, 1}};
     const std::vector<MeasuredWork> all = measured_works();
     double done = 0;
@@ -177,7 +182,7 @@ class Measurement {
         points.push_back(call_point(kernel.work, kernel.op, example));
       }
       done += 1;
-      add_curve(device, kernel.work, points);
+      add_curve(device, kernel.work, by_size(points));
     }
     for (const DType dtype : {DType::F64, DType::BF16}) {
       const std::string matrix = cat(name(dtype), "[256, 256]");
@@ -186,6 +191,28 @@ class Measurement {
       device.rates.push_back({dtype, three_figures(point.rate())});
     }
     return device;
+  }
+
+  // Of calls that do next to nothing, each of another operator and all of them
+  // after a product, as in a step: their code is not at hand.
+  double small_call_seconds() {
+    MeasuredCall product("aten.mm", "(f32[256, 256], f32[256, 256])");
+    std::vector<std::unique_ptr<MeasuredCall>> calls;
+    for (const char* op :
+         {"aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"}) {
+      calls.push_back(std::make_unique<MeasuredCall>(op, "(f32[8], f32[8])"));
+    }
+    for (const char* op : {"aten.neg", "aten.exp", "aten.rsqrt"}) {
+      calls.push_back(std::make_unique<MeasuredCall>(op, "(f32[8])"));
+    }
+    const double alone = timer_.seconds([&] { product.run(); });
+    const double with = timer_.seconds([&] {
+      product.run();
+      for (const auto& call : calls) {
+        call->run();
+      }
+    });
+    return std::max(0.0, with - alone) / static_cast<double>(calls.size());
   }
 
   MeasuredPoint call_point(
@@ -199,12 +226,28 @@ class Measurement {
            static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE));
   }
 
+  // Of several points of one size, one that takes as long as they do on
+  // average.
+  static std::vector<MeasuredPoint> by_size(
+      const std::vector<MeasuredPoint>& points) {
+    std::vector<MeasuredPoint> out;
+    double count = 0;
+    for (const MeasuredPoint& point : points) {
+      if (out.empty() || out.back().amount.size != point.amount.size) {
+        out.push_back({point.amount, 0});
+        count = 0;
+      }
+      count += 1;
+      out.back().seconds += (point.seconds - out.back().seconds) / count;
+    }
+    return out;
+  }
+
   // Products say what the rate is, the largest size what the memory's is.
-  static void add_curve(
-      Device& device, Work work, std::vector<MeasuredPoint> points) {
+  void add_curve(Device& device, Work work, std::vector<MeasuredPoint> points) {
     for (MeasuredPoint& point : points) {
       point.seconds =
-          std::max(point.seconds - device.call_seconds, 0.5 * point.seconds);
+          std::max(point.seconds - again_seconds_, 0.5 * point.seconds);
     }
     if (work == Work::Product) {
       double best = 0;
@@ -295,6 +338,8 @@ class Measurement {
   LapTimer timer_;
   const MeasureOptions options_;
   const MeasureProgress progress_;
+  // What a call costs that is made again and again, as curves are measured.
+  double again_seconds_ = 0;
 };
 
 }  // namespace

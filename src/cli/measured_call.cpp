@@ -10,6 +10,7 @@
 #include "profile/signatures.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/randn.h>
 
 #include <utility>
@@ -42,8 +43,9 @@ MeasuredCall::MeasuredCall(std::string_view op, const std::string& example) {
   std::vector<at::Tensor> operands;
   for (const Input& input : parsed.function.inputs) {
     const TensorType& type = parsed.function[input.value].type;
-    operands.push_back(
-        at::randn(type.sizes).mul_(kScale).to(scalar_type_of(type.dtype)));
+    at::Tensor operand = at::empty_strided(
+        type.sizes, strides_of(type), scalar_type_of(type.dtype));
+    operands.push_back(operand.copy_(at::randn(type.sizes).mul_(kScale)));
   }
   const AtenCall call(parsed.node);
   std::vector<at::Tensor> results = call(operands);

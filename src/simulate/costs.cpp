@@ -79,17 +79,19 @@ double call_seconds(
     return 0;
   }
   const double compute = compute_seconds(costs, dtype, device);
-  auto bytes = static_cast<double>(costs.read_bytes + costs.written_bytes);
+  const auto bytes =
+      static_cast<double>(costs.read_bytes + costs.written_bytes);
+  const double rate = device.memory_bytes_per_second;
   const double share = efficiency(device, Work::Memory, bytes);
-  double memory = 0;
+  double fetch = 0;
   for (const Use& use : uses) {
     const double since =
         efficiency(device, Work::Memory, static_cast<double>(use.since_bytes));
-    memory += static_cast<double>(use.bytes) / std::min(share, since);
-    bytes -= static_cast<double>(use.bytes);
+    fetch += static_cast<double>(use.bytes) / rate *
+             std::max(0.0, 1 / since - 1 / share);
   }
-  memory = (memory + bytes / share) / device.memory_bytes_per_second;
-  return device.call_seconds + std::max(compute, memory);
+  return device.call_seconds + std::max(compute, bytes / (rate * share)) +
+         fetch;
 }
 
 double transfer_seconds(

@@ -13,7 +13,8 @@
 
 namespace weft {
 
-// Bytes that a call reads, and how many were moved since they were used last.
+// Bytes that a call reads or writes, and how many were moved since they were
+// used last.
 struct Use {
   int64_t bytes = 0;
   int64_t since_bytes = 0;
@@ -21,9 +22,10 @@ struct Use {
 
 // What the device works at a call: the longer of its flops and its bytes, each
 // at the rate that its kind and the size of its parts reach, after what any
-// call costs. Nothing where no kernel is called. Of what it reads, `uses` are
-// those that are known: where caches make small sizes fast, they are no faster
-// than as much as was moved in between.
+// call costs. Nothing where no kernel is called. `uses` are those of its bytes
+// that are known: where caches make small sizes fast, each has to be fetched
+// first at the rate of as much as was moved in between, and no core computes
+// meanwhile.
 double call_seconds(
     const NodeCosts& costs,
     DType dtype,

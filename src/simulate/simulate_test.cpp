@@ -72,7 +72,7 @@ TEST(Simulate, WhatWasUsedLongAgoHasLeftTheCaches) {
   EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 10 / 4.0);
   EXPECT_DOUBLE_EQ(
       call_seconds(costs, DType::F32, device, {{20, 50}, {40, 5000}}),
-      (20 / 4.0 + 40 / 1.0 + 40 / 4.0) / 10);
+      10 / 4.0 + 4 * (1 - 1 / 4.0));
   // Devices that have to be busy to be fast.
   device.efficiencies = {{Work::Memory, {{100, 0.5}, {1000, 1}}}};
   EXPECT_FALSE(has_caches(device));
@@ -93,12 +93,15 @@ TEST(Simulate, WhatWasUsedLongAgoHasLeftTheCaches) {
   const auto uses =
       uses_of(block, node_costs(block.function, signatures(block.function)));
   // Calls move 32 bytes each. %x was read by the last one, in the step before.
-  ASSERT_EQ(uses[0].size(), 1u);
+  ASSERT_EQ(uses[0].size(), 2u);
   EXPECT_EQ(uses[0][0].bytes, 16);
   EXPECT_EQ(uses[0][0].since_bytes, 32);
   EXPECT_TRUE(uses[1].empty());
   EXPECT_EQ(uses[2][0].since_bytes, 32);
   EXPECT_EQ(uses[3][0].since_bytes, 64);
+  // %c was written in the step before.
+  EXPECT_EQ(uses[3][1].bytes, 16);
+  EXPECT_EQ(uses[3][1].since_bytes, 96);
 }
 
 TEST(Simulate, CostsFollowTheKindOfWorkAndTheSizeOfItsParts) {
