@@ -5,6 +5,8 @@ The machine is measured first (`weft cluster measure`), with both ranks busy, or
 a model runs by turns, and the program that ran is simulated on that cluster. At the end: the median and the worst
 error, and the rank correlation of predicted and measured times, over all plans and within each model. The targets are
 those of the project: nothing here fails when one is missed.
+
+--calls shows where a prediction is off instead: what each operator and kind of transfer takes in a step of rank 0.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 
-from stepping import WEFT, Size, cell, simulated_seconds, work
+from stepping import WEFT, Size, cell, simulated_events, simulated_seconds, work
 
 GPT = {"layers": 6, "width": 384, "heads": 6, "vocabulary": 8192, "dropout": 0.0}
 SMALL = {**GPT, "layers": 4, "width": 128, "heads": 4}
@@ -74,22 +76,71 @@ def plans_of(size, words, repeats, cluster):
             yield each, taken, predicted
 
 
+def what(label):
+    """An instruction by its operator, or by what it does."""
+    return label.partition(" = ")[2] if " = " in label else label.split()[0]
+
+
+def by_kind(events):
+    """Calls and seconds of (label, stream, seconds) by what they are. A transfer has its own time, not its waits'."""
+    kinds = {}
+    for label, stream, taken in events:
+        name = what(label) if stream == "compute" else f"({what(label)})"
+        count, total = kinds.get(name, (0, 0.0))
+        kinds[name] = (count + 1, total + taken)
+    return kinds
+
+
+def print_calls(size, words, repeats, cluster):
+    result = work("calls", size, 2, arms={each: each for each in words}, repeats=repeats)
+    if "error" in result:
+        print(f"{size.name:<12}{result['error']}", flush=True)
+        return
+    for each, found in result.items():
+        measured = by_kind(found["events"])
+        predicted = by_kind(
+            (label, stream, end - start)
+            for rank, stream, start, end, label in simulated_events(found["program"], cluster)
+            if rank == 0
+        )
+        print(f"\n{size.name}, {each}\n{'':<58}{'calls':>6}{'measured':>12}{'predicted':>12}{'off by':>12}  (ms)")
+        off = {name: predicted.get(name, (0, 0.0))[1] - measured[name][1] for name in measured}
+        for name in sorted(off, key=lambda name: -abs(off[name])):
+            count, taken = measured[name]
+            if taken + abs(off[name]) > 1e-5:
+                times = "".join(f"{1e3 * value:>12.3f}" for value in (taken, taken + off[name]))
+                print(f"{name:<58}{count:>6}{times}{1e3 * off[name]:>+12.3f}")
+        alone = [name for name in off if not name.startswith("(")]
+        total = sum(measured[name][1] for name in alone)
+        print(
+            f"{'all that a rank does':<64}{1e3 * total:>12.3f}{1e3 * (total + sum(off[n] for n in alone)):>12.3f}",
+            flush=True,
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer steps, two models")
     parser.add_argument("--repeats", type=int, default=0, help="turns of every plan")
     parser.add_argument("--cluster", help="a cluster file, in place of a measurement")
     parser.add_argument("--keep", help="where to write the measured cluster")
+    parser.add_argument("--calls", metavar="WORDS", help="of plans (';' between them), what takes how long")
+    parser.add_argument("--models", default="", help="some of them: gpt wide,llama")
     chosen = parser.parse_args()
+    sizes = [size for size in SIZES if not chosen.models or size.name in chosen.models.split(",")]
     repeats = chosen.repeats or (3 if chosen.quick else 7)
     cluster = pathlib.Path(chosen.cluster).read_text() if chosen.cluster else measured_cluster()
     if chosen.keep:
         pathlib.Path(chosen.keep).write_text(cluster)
+    if chosen.calls:
+        for size in sizes[:2] if chosen.quick else sizes:
+            print_calls(size, chosen.calls.split(";"), repeats, cluster)
+        return
 
     print(f"seconds a step, medians; 2 ranks, a core each; load {os.getloadavg()[0]:.1f}")
     print(f"{'model':<12}{'plan':<44}{'measured':>10}{'predicted':>11}{'error':>8}")
     taken, predicted, orders = [], [], []
-    for size in SIZES[:2] if chosen.quick else SIZES:
+    for size in sizes[:2] if chosen.quick else sizes:
         rows = list(plans_of(size, WORDS, repeats, cluster))
         for words, seconds, expected in rows:
             error = expected / seconds - 1

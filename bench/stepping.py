@@ -115,9 +115,9 @@ def work(what, size, ranks=1, places=None, **settings):
         return json.loads(pathlib.Path(f"{folder}/result").read_text())
 
 
-def simulated_seconds(program, cluster=None):
-    """What `weft simulate` says of the program's text, on the cluster of that text or the two_cores; None when it
-    cannot tell."""
+def simulated_events(program, cluster=None):
+    """What `weft simulate` says of the program's text, on the cluster of that text or the two_cores: rank, stream,
+    seconds of start and end, and label of every instruction; none when it cannot tell."""
     with tempfile.TemporaryDirectory() as folder:
         path, timeline = pathlib.Path(folder, "step.program"), pathlib.Path(folder, "step.timeline")
         path.write_text(program)
@@ -125,10 +125,19 @@ def simulated_seconds(program, cluster=None):
         machines.write_text(cluster or CLUSTER.read_text())
         command = [WEFT, "simulate", path, "--cluster", machines, "--timeline", timeline]
         if subprocess.run(command, capture_output=True, check=False).returncode:
-            return None
-        # rank, stream, instruction, start, end
-        events = [line.split(maxsplit=5) for line in timeline.read_text().splitlines()[1:]]
-        return max((float(event[4]) for event in events if len(event) == 6), default=None)
+            return []
+        # rank, stream, instruction, start, end, "live", bytes, "label"
+        events = [line.split(maxsplit=7) for line in timeline.read_text().splitlines()[1:]]
+        return [
+            (int(event[0]), event[1], float(event[3]), float(event[4]), event[7].strip('"'))
+            for event in events
+            if len(event) == 8
+        ]
+
+
+def simulated_seconds(program, cluster=None):
+    """The end of the last of them; None when there is none."""
+    return max((end for _, _, _, end, _ in simulated_events(program, cluster)), default=None)
 
 
 def cell(value, form, width):

@@ -149,6 +149,39 @@ def measure_slicing(task):
     return {"seconds": by_turns(arms, task), "programs": programs_of(trainers), "refused": refused}
 
 
+def measure_plans(task):
+    """Weft under plans, by turns."""
+    meet(task)
+    trainers = {}
+    for name, plan in task["plans"].items():
+        model, batch, optimizer = make(task)
+        trainers[name] = weft.parallelize(model, optimizer, batch, plan=plan), batch
+    arms = {name: stepper(*made) for name, made in trainers.items()}
+    return {"seconds": by_turns(arms, task), "programs": programs_of(trainers)}
+
+
+def measure_calls(task):
+    """Every instruction of a rank under plans: label, stream and the median of its seconds."""
+    meet(task)
+    found = {}
+    for name, words in task["arms"].items():
+        trainer, batch = weft_pipeline(task, words)
+        tensors = batch_tensors(batch)
+        seconds(stepper(trainer, batch), 2)
+        steps = []
+        for number in range(task["repeats"]):
+            barrier()
+            steps.append(trainer._core.timeline(tensors, number))
+        events = zip(*steps, strict=True)
+        found[name] = {
+            "program": trainer._core.program(tensors),
+            "events": [
+                (each[0][3], each[0][0], statistics.median(end - start for _, start, end, _ in each)) for each in events
+            ],
+        }
+    return found
+
+
 def measure_sharing_memory(task):
     """The most bytes of one rank in a step: what the CPU allocator gives and, for Weft, its arena, which does not come
     from there. The model that Weft was shown is not counted: the processes of `weft train` have none."""
@@ -200,6 +233,8 @@ def main():
         "memory": measure_memory,
         "piping": measure_piping,
         "slicing": measure_slicing,
+        "plans": measure_plans,
+        "calls": measure_calls,
     }
     result = measure[task["what"]](task)
     if RANK == 0:

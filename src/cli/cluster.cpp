@@ -81,14 +81,17 @@ void add_link_row(
     TextTable& table,
     const std::string& what,
     const std::string& made_of,
-    const Link& link) {
+    const Link& link,
+    double read_bytes_per_second = 0) {
   table.row(
       {what,
        made_of,
        rate_text(link.bytes_per_second, "B"),
+       read_bytes_per_second > 0 ? rate_text(read_bytes_per_second, "B") : "",
        time_text(link.latency_seconds),
        time_text(link.start_seconds),
-       cat(link.devices_per_link)});
+       cat(link.devices_per_link),
+       link.device_share > 0 ? percent(link.device_share) : "-"});
 }
 
 std::string members_text(const Cluster& cluster, size_t number) {
@@ -124,15 +127,18 @@ void show(const std::string& name, bool as_text, bool ascii) {
   links.column("link", Align::Left)
       .column("of", Align::Left)
       .column("rate")
+      .column("back")
       .column("latency")
       .column("start")
-      .column("shared by");
+      .column("shared by")
+      .column("of devices");
   for (const MemoryTier& tier : cluster.tiers) {
     add_link_row(
         links,
         tier.name,
         human_bytes(static_cast<double>(tier.memory_bytes)),
-        tier.link);
+        tier.link,
+        tier.read_bytes_per_second);
   }
   for (size_t i = 0; i < cluster.groups.size(); ++i) {
     const Group& group = cluster.groups[i];

@@ -1,56 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every figure is that of the fastest of several rounds, for whatever else runs
-// on the machine makes them slower only, and the median of all ranks. A round
-// goes on until it is long enough for the clock, all ranks beginning together.
-// Rates come from the large sizes; a smaller size then has its share of them,
-// without what any call costs.
+// Rates are those of the sizes that reach most; a smaller size then has its
+// share of them, without what any call costs. What a kernel does is counted as
+// the simulator counts it (MeasuredCall), so both mean the same by a share.
 #include "cli/measure.h"
 
 #include "base/error.h"
 #include "base/text.h"
-#include "execute/communicator.h"
+#include "cli/figures.h"
+#include "cli/lap_timer.h"
+#include "cli/measure_links.h"
+#include "cli/measured_call.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_softmax.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/convolution.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <fcntl.h>
 #include <filesystem>
-#include <numeric>
 #include <unistd.h>
 
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// One kind of work at several sizes: an operator, and its examples. Several of
+// one size are ways to do as much.
+struct MeasuredWork {
+  Work work = Work::Product;
+  std::string_view op;
+  std::vector<std::string> examples;
+};
 
-constexpr int kRounds = 7;
-constexpr double kRoundSeconds = 0.015;
-// On a busy machine a transfer can take far longer than the one before.
-constexpr int64_t kMostCalls = 200;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+std::vector<MeasuredWork> measured_works() {
+  MeasuredWork product = {Work::Product, "aten.mm", {}};
+  // As in forward and, of both gradients, in backward.
+  for (const int n : {16, 32, 64, 128, 256, 512, 1024}) {
+    const std::string rows = cat("f32[", n, ", ", n, "]");
+    const std::string columns = cat(rows, "{1, ", n, "}");
+    product.examples.push_back(cat("(", rows, ", ", columns, ")"));
+    product.examples.push_back(cat("(", rows, ", ", rows, ")"));
+    product.examples.push_back(cat("(", columns, ", ", rows, ")"));
+  }
+  MeasuredWork attention = {
+      Work::Attention, "aten._scaled_dot_product_flash_attention_for_cpu", {}};
+  MeasuredWork attention_backward = {
+      Work::AttentionBackward,
+      "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+      {}};
+  for (const int tokens : {16, 32, 64, 128, 256, 512}) {
+    const std::string rows = cat("f32[1, 4, ", tokens);
+    const std::string heads = cat(rows, ", 64]");
+    attention.examples.push_back(
+        cat("(", heads, ", ", heads, ", ", heads, ", 0.0, true)"));
+    const std::string all = join(std::vector<std::string>(5, heads), ", ");
+    attention_backward.examples.push_back(
+        cat("(", all, ", ", rows, "], 0.0, true)"));
+  }
+  MeasuredWork convolution = {Work::Convolution, "aten.convolution", {}};
+  MeasuredWork convolution_backward = {
+      Work::ConvolutionBackward, "aten.convolution_backward", {}};
+  for (const int side : {8, 16, 32}) {
+    const std::string image = cat("f32[1, 64, ", side, ", ", side, "]");
+    constexpr const char* kWeight = "f32[64, 64, 3, 3], none";
+    constexpr const char* kWindow =
+        ", [1, 1], [1, 1], [1, 1], false, [0, 0], 1";
+    convolution.examples.push_back(
+        cat("(", image, ", ", kWeight, kWindow, ")"));
+    convolution_backward.examples.push_back(
+        cat("(",
+            image,
+            ", ",
+            image,
+            ", ",
+            kWeight,
+            kWindow,
+            ", [true, true, false])"));
+  }
+  MeasuredWork elementwise = {Work::Elementwise, "aten.native_layer_norm", {}};
+  MeasuredWork exponential = {Work::Exponential, "aten._softmax", {}};
+  MeasuredWork tangent = {Work::Tangent, "aten.tanh", {}};
+  for (const int rows : {16, 256, 4096}) {
+    const std::string x = cat("f32[", rows, ", 512]");
+    elementwise.examples.push_back(
+        cat("(", x, ", [512], f32[512], f32[512], 1e-05)"));
+    exponential.examples.push_back(cat("(", x, ", 1, false)"));
+    tangent.examples.push_back(cat("(", x, ")"));
+  }
+  MeasuredWork memory = {Work::Memory, "aten.add.Tensor", {}};
+  for (int count = 1 << 10; count <= 1 << 24; count *= 2) {
+    memory.examples.push_back(cat("(f32[", count, "], f32[", count, "])"));
+  }
+  return {
+      product,
+      attention,
+      attention_backward,
+      convolution,
+      convolution_backward,
+      elementwise,
+      exponential,
+      tangent,
+      memory};
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+// The size that a curve is read at, and how many of it a call does.
+struct Amount {
+  double size = 0;
+  double parts = 1;
+};
+
+Amount amount_of(Work work, const NodeCosts& costs) {
+  if (work == Work::Memory) {
+    return {static_cast<double>(costs.read_bytes + costs.written_bytes), 1};
+  }
+  const auto parts = static_cast<double>(costs.parts);
+  const auto all = static_cast<double>(
+      costs.functions > 0 ? costs.functions : costs.flops - costs.hidden_flops);
+  return {all / parts, parts};
 }
 
 // One size of something, and how long it took.
-struct Point {
-  double size = 0;
+struct MeasuredPoint {
+  Amount amount;
   double seconds = 0;
+
+  double rate() const {
+    return per_second(amount.size * amount.parts, seconds);
+  }
 };
 
 class Measurement {
@@ -59,25 +133,20 @@ class Measurement {
       const Rendezvous& rendezvous,
       const MeasureOptions& options,
       const MeasureProgress& progress)
-      : rendezvous_(rendezvous), options_(options), progress_(progress) {
-    if (rendezvous.size > 1) {
-      world_ = connect(rendezvous);
-      std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
-      std::iota(ranks.begin(), ranks.end(), 0);
-      all_ = world_->group(ranks);
-    }
-  }
+      : timer_(rendezvous), options_(options), progress_(progress) {}
 
   std::optional<Cluster> run() {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     Cluster cluster;
     cluster.name = "measured";
     cluster.device = device();
     cluster.tiers = {host_tier(), disk_tier()};
-    if (rendezvous_.size > 1) {
-      cluster.groups.push_back({"machine", rendezvous_.size, links()});
-    }
+    cluster.groups =
+        measure_links(timer_, [this](const std::string& what, double share) {
+          say(what, 0.75 + 0.25 * share);
+        });
     say("done", 1);
-    if (rendezvous_.rank != 0) {
+    if (timer_.rendezvous().rank != 0) {
       return std::nullopt;
     }
     verify(cluster);
@@ -86,84 +155,70 @@ class Measurement {
 
  private:
   void say(const std::string& what, double share) const {
-    if (rendezvous_.rank == 0) {
+    if (timer_.rendezvous().rank == 0) {
       progress_(what, share);
     }
-  }
-
-  void together() {
-    if (all_) {
-      all_->barrier()->wait();
-    }
-  }
-
-  // The median of all ranks; on rank 0 only, 0 elsewhere.
-  double of_all(double mine) {
-    if (!world_) {
-      return mine;
-    }
-    std::vector<double> values;
-    for (const std::string& text : world_->gather(print_double(mine))) {
-      values.push_back(std::stod(text));
-    }
-    return values.empty() ? 0 : median(values);
-  }
-
-  // All ranks must make as many transfers.
-  int64_t as_rank_0(int64_t mine) {
-    return world_ ? std::stoll(world_->tell_all(cat(mine))) : mine;
-  }
-
-  // Of one call.
-  template <typename Call>
-  double call_time(const Call& call) {
-    call();
-    const Clock::time_point once = Clock::now();
-    call();
-    const double estimate = std::max(seconds_since(once), 1e-7);
-    const int64_t calls = as_rank_0(std::clamp<int64_t>(
-        static_cast<int64_t>(kRoundSeconds / estimate), 1, kMostCalls));
-    std::vector<double> rounds;
-    for (int round = 0; round < kRounds; ++round) {
-      together();
-      const Clock::time_point start = Clock::now();
-      for (int64_t i = 0; i < calls; ++i) {
-        call();
-      }
-      rounds.push_back(seconds_since(start) / static_cast<double>(calls));
-    }
-    return of_all(*std::min_element(rounds.begin(), rounds.end()));
   }
 
   Device device() {
     say("calls", 0);
     Device device;
     device.name = "core";
-    device.memory_bytes = memory_bytes() / rendezvous_.size;
-    const at::Tensor one = at::ones({1});
-    at::Tensor sum = at::empty({1});
-    device.call_seconds =
-        rounded(call_time([&] { at::add_out(sum, one, one); }));
-
-    say("products", 0.05);
-    const std::vector<Point> products = product_points(at::kFloat);
-    device.rates = {{DType::F32, best_rate(products)}};
-    device.rates.push_back({DType::F64, single_rate(at::kDouble)});
-    device.rates.push_back({DType::BF16, single_rate(at::kBFloat16)});
-    const double rate = device.rates.front().flops_per_second;
-    add_curve(device, Work::Product, products, rate);
-    say("attention", 0.3);
-    add_curve(device, Work::Attention, attention_points(), rate);
-    say("convolutions", 0.4);
-    add_curve(device, Work::Convolution, convolution_points(), rate);
-    say("functions", 0.5);
-    add_curve(device, Work::Elementwise, function_points(), rate);
-    say("memory", 0.6);
-    const std::vector<Point> memory = memory_points();
-    device.memory_bytes_per_second =
-        rounded(memory.back().size / std::max(memory.back().seconds, 1e-12));
-    add_curve(device, Work::Memory, memory, device.memory_bytes_per_second);
+    device.memory_bytes = memory_bytes() / timer_.rendezvous().size;
+    again_seconds_ =
+        call_point(Work::Memory, "aten.add.Tensor", "(f32[1], f32[1])").seconds;
+    device.call_seconds = three_figures(small_call_seconds());
+    device.rates = {{DType::F32, 1}};
+    const std::vector<MeasuredWork> all = measured_works();
+    double done = 0;
+    for (const MeasuredWork& kernel : all) {
+      std::vector<MeasuredPoint> points;
+      for (const std::string& example : kernel.examples) {
+        say(cat("kernels: ", name(kernel.work)),
+            0.65 *
+                (done + static_cast<double>(points.size()) /
+                            static_cast<double>(kernel.examples.size())) /
+                static_cast<double>(all.size()));
+        points.push_back(call_point(kernel.work, kernel.op, example));
+      }
+      done += 1;
+      add_curve(device, kernel.work, by_size(points));
+    }
+    for (const DType dtype : {DType::F64, DType::BF16}) {
+      const std::string matrix = cat(name(dtype), "[256, 256]");
+      const MeasuredPoint point = call_point(
+          Work::Product, "aten.mm", cat("(", matrix, ", ", matrix, ")"));
+      device.rates.push_back({dtype, three_figures(point.rate())});
+    }
     return device;
+  }
+
+  // Of calls that do next to nothing, each of another operator and all of them
+  // after a product, as in a step: their code is not at hand.
+  double small_call_seconds() {
+    MeasuredCall product("aten.mm", "(f32[256, 256], f32[256, 256])");
+    std::vector<std::unique_ptr<MeasuredCall>> calls;
+    for (const char* op :
+         {"aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"}) {
+      calls.push_back(std::make_unique<MeasuredCall>(op, "(f32[8], f32[8])"));
+    }
+    for (const char* op : {"aten.neg", "aten.exp", "aten.rsqrt"}) {
+      calls.push_back(std::make_unique<MeasuredCall>(op, "(f32[8])"));
+    }
+    const double alone = timer_.seconds([&] { product.run(); });
+    const double with = timer_.seconds([&] {
+      product.run();
+      for (const auto& call : calls) {
+        call->run();
+      }
+    });
+    return std::max(0.0, with - alone) / static_cast<double>(calls.size());
+  }
+
+  MeasuredPoint call_point(
+      Work work, std::string_view op, const std::string& example) {
+    MeasuredCall call(op, example);
+    return {amount_of(work, call.costs()), timer_.seconds([&] { call.run(); })};
   }
 
   static int64_t memory_bytes() {
@@ -171,212 +226,120 @@ class Measurement {
            static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE));
   }
 
-  static double best_rate(const std::vector<Point>& points) {
-    double best = 0;
-    for (const Point& point : points) {
-      best = std::max(best, point.size / std::max(point.seconds, 1e-12));
+  // Of several points of one size, one that takes as long as they do on
+  // average.
+  static std::vector<MeasuredPoint> by_size(
+      const std::vector<MeasuredPoint>& points) {
+    std::vector<MeasuredPoint> out;
+    double count = 0;
+    for (const MeasuredPoint& point : points) {
+      if (out.empty() || out.back().amount.size != point.amount.size) {
+        out.push_back({point.amount, 0});
+        count = 0;
+      }
+      count += 1;
+      out.back().seconds += (point.seconds - out.back().seconds) / count;
     }
-    return rounded(best);
+    return out;
   }
 
-  static void add_curve(
-      Device& device,
-      Work work,
-      const std::vector<Point>& points,
-      double rate) {
+  // Products say what the rate is, the largest size what the memory's is.
+  void add_curve(Device& device, Work work, std::vector<MeasuredPoint> points) {
+    for (MeasuredPoint& point : points) {
+      point.seconds =
+          std::max(point.seconds - again_seconds_, 0.5 * point.seconds);
+    }
+    if (work == Work::Product) {
+      double best = 0;
+      for (const MeasuredPoint& point : points) {
+        best = std::max(best, point.rate());
+      }
+      device.rates.front().flops_per_second = three_figures(best);
+    }
+    if (work == Work::Memory) {
+      device.memory_bytes_per_second = three_figures(points.back().rate());
+    }
+    const double rate = work == Work::Memory
+                            ? device.memory_bytes_per_second
+                            : device.rates.front().flops_per_second;
     Efficiency curve = {work, {}};
-    for (const Point& point : points) {
-      const double seconds =
-          std::max(point.seconds - device.call_seconds, 0.5 * point.seconds);
+    for (const MeasuredPoint& point : points) {
       curve.points.emplace_back(
-          point.size, rounded(point.size / std::max(seconds, 1e-12) / rate));
+          point.amount.size, three_figures(point.rate() / rate));
     }
     device.efficiencies.push_back(std::move(curve));
   }
 
-  // To three figures: more than a measurement holds.
-  static double rounded(double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.3g", value);
-    return std::stod(text);
-  }
-
-  std::vector<Point> product_points(at::ScalarType type) {
-    std::vector<Point> points;
-    for (const int64_t n : {16, 32, 64, 128, 256, 512, 1024}) {
-      const at::Tensor a = at::ones({n, n}, type);
-      at::Tensor c = at::empty({n, n}, type);
-      points.push_back({2.0 * static_cast<double>(n * n * n), call_time([&] {
-                          at::mm_out(c, a, a);
-                        })});
-      say("products", 0.05 + 0.02 * static_cast<double>(points.size()));
-    }
-    return points;
-  }
-
-  double single_rate(at::ScalarType type) {
-    constexpr int64_t kSize = 256;
-    const at::Tensor a = at::ones({kSize, kSize}, type);
-    at::Tensor c = at::empty({kSize, kSize}, type);
-    const double seconds = call_time([&] { at::mm_out(c, a, a); });
-    return rounded(2.0 * kSize * kSize * kSize / std::max(seconds, 1e-12));
-  }
-
-  std::vector<Point> attention_points() {
-    std::vector<Point> points;
-    for (const int64_t tokens : {32, 128, 512}) {
-      constexpr int64_t kHeads = 4;
-      constexpr int64_t kWidth = 64;
-      const at::Tensor q = at::ones({1, kHeads, tokens, kWidth});
-      points.push_back(
-          {4.0 * static_cast<double>(kHeads * tokens * tokens * kWidth),
-           call_time([&] {
-             at::_scaled_dot_product_flash_attention_for_cpu(q, q, q, 0, true);
-           })});
-    }
-    return points;
-  }
-
-  std::vector<Point> convolution_points() {
-    std::vector<Point> points;
-    for (const int64_t side : {8, 16, 32}) {
-      constexpr int64_t kChannels = 64;
-      const at::Tensor image = at::ones({1, kChannels, side, side});
-      const at::Tensor weight = at::ones({kChannels, kChannels, 3, 3});
-      const std::vector<int64_t> one = {1, 1};
-      const std::vector<int64_t> zero = {0, 0};
-      points.push_back(
-          {2.0 * static_cast<double>(kChannels * kChannels * 9 * side * side),
-           call_time([&] {
-             at::convolution(image, weight, {}, one, one, one, false, zero, 1);
-           })});
-    }
-    return points;
-  }
-
-  // A softmax: so many flops an element by the op table.
-  std::vector<Point> function_points() {
-    constexpr int64_t kFlops = 5;
-    constexpr int64_t kColumns = 256;
-    std::vector<Point> points;
-    for (const int64_t rows : {16, 256, 4096}) {
-      const at::Tensor x = at::ones({rows, kColumns});
-      at::Tensor y = at::empty({rows, kColumns});
-      points.push_back(
-          {static_cast<double>(kFlops * rows * kColumns),
-           call_time([&] { at::_softmax_out(y, x, 1, false); })});
-    }
-    return points;
-  }
-
-  std::vector<Point> memory_points() {
-    std::vector<Point> points;
-    for (int64_t count = 1 << 10; count <= 1 << 24; count *= 4) {
-      const at::Tensor a = at::ones({count});
-      at::Tensor c = at::empty({count});
-      points.push_back({12.0 * static_cast<double>(count), call_time([&] {
-                          at::add_out(c, a, a);
-                        })});
-      say("memory", 0.6 + 0.02 * static_cast<double>(points.size()));
-    }
-    return points;
-  }
-
+  // The host's memory is the device's own: the core copies.
   MemoryTier host_tier() {
-    say("host memory", 0.78);
-    constexpr int64_t kBytes = 64 << 20;
-    const at::Tensor from = at::ones({kBytes}, at::kByte);
-    at::Tensor to = at::empty({kBytes}, at::kByte);
-    const double seconds = call_time([&] { to.copy_(from); });
+    say("host memory", 0.65);
+    constexpr int64_t kCount = 16 << 20;
+    MeasuredCall call("aten.clone", cat("(f32[", kCount, "])"));
+    const double seconds = timer_.seconds([&] { call.run(); });
     return {
-        "host",
-        memory_bytes() / rendezvous_.size,
-        {.latency_seconds = 0,
-         .bytes_per_second = rounded(kBytes / std::max(seconds, 1e-12))}};
+        .name = "host",
+        .memory_bytes = memory_bytes() / timer_.rendezvous().size,
+        .link = {
+            .latency_seconds = 0,
+            .bytes_per_second = three_figures(per_second(4 * kCount, seconds)),
+            .device_share = 1}};
   }
 
-  // Written through to the device and read back, by all ranks at a time.
+  // Written through to the device, forgotten by the system and read back, by
+  // all ranks at a time.
   MemoryTier disk_tier() {
-    say("disk", 0.8);
+    say("disk", 0.7);
     constexpr size_t kBytes = 32 << 20;
-    const std::string path = cat(
-        options_.folder, "/weft.measure.", ::getpid(), ".", rendezvous_.rank);
+    const std::string path =
+        cat(options_.folder,
+            "/weft.measure.",
+            ::getpid(),
+            ".",
+            timer_.rendezvous().rank);
     std::vector<char> bytes(kBytes, 'w');
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
     WEFT_CHECK_USER(file >= 0, "cannot write ", path, " to measure the disk");
-    together();
-    const Clock::time_point start = Clock::now();
-    const bool is_written =
-        ::write(file, bytes.data(), kBytes) == static_cast<ssize_t>(kBytes) &&
-        ::fsync(file) == 0;
-    const double seconds = of_all(seconds_since(start));
+    // Gone when it is closed, whatever happens.
+    std::filesystem::remove(path);
+    bool is_written = false;
+    const double write_seconds = timer_.seconds_once([&] {
+      is_written = ::pwrite(file, bytes.data(), kBytes, 0) ==
+                       static_cast<ssize_t>(kBytes) &&
+                   ::fsync(file) == 0;
+    });
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    bool is_read = false;
+    const double read_seconds = timer_.seconds_once([&] {
+      is_read = ::pread(file, bytes.data(), kBytes, 0) ==
+                static_cast<ssize_t>(kBytes);
+    });
     const auto space = std::filesystem::space(options_.folder);
     ::close(file);
-    std::filesystem::remove(path);
     WEFT_CHECK_USER(
-        is_written, "cannot write ", kBytes, " bytes into ", options_.folder);
-    return {
-        "disk",
-        std::max<int64_t>(
-            1, static_cast<int64_t>(space.available) / rendezvous_.size),
-        {.latency_seconds = 1e-4,
-         .bytes_per_second =
-             rounded(static_cast<double>(kBytes) / std::max(seconds, 1e-12))}};
-  }
-
-  // Each kind of transfer among all ranks, small and large. A link has one
-  // latency and one rate: the medians over the kinds.
-  Link links() {
-    std::vector<double> latencies;
-    std::vector<double> rates;
-    constexpr int64_t kSmall = 64;
-    const auto ranks = static_cast<double>(rendezvous_.size);
-    int done = 0;
-    const auto take = [&](double messages, double share, const auto& transfer) {
-      say("transfers", 0.85 + 0.03 * done++);
-      const double small =
-          call_time([&] { transfer(kSmall * rendezvous_.size); });
-      latencies.push_back(small / messages);
-      for (const int64_t count : {int64_t{1} << 17, int64_t{1} << 20}) {
-        const int64_t elements = count / rendezvous_.size * rendezvous_.size;
-        const double seconds = call_time([&] { transfer(elements); }) - small;
-        rates.push_back(
-            share * 4 * static_cast<double>(elements) /
-            std::max(seconds, 1e-12));
-      }
+        is_written && is_read,
+        "cannot write ",
+        kBytes,
+        " bytes into ",
+        options_.folder,
+        " and read them to measure the disk: --disk names another folder");
+    const auto rate = [](double seconds) {
+      return three_figures(per_second(kBytes, seconds));
     };
-    const at::Tensor whole = at::ones({1 << 20});
-    at::Tensor piece = at::ones({1 << 20});
-    const double others = (ranks - 1) / ranks;
-    take(2 * (ranks - 1), 2 * others, [&](int64_t count) {
-      all_->all_reduce(whole.narrow(0, 0, count).fill_(0))->wait();
-    });
-    take(ranks - 1, others, [&](int64_t count) {
-      all_->all_gather(
-              {whole.narrow(0, 0, count)},
-              {piece.narrow(0, 0, count / rendezvous_.size)})
-          ->wait();
-    });
-    take(ranks - 1, others, [&](int64_t count) {
-      all_->reduce_scatter(
-              {piece.narrow(0, 0, count / rendezvous_.size)},
-              {whole.narrow(0, 0, count)})
-          ->wait();
-    });
-    take(ranks - 1, others, [&](int64_t count) {
-      all_->all_to_all(piece.narrow(0, 0, count), whole.narrow(0, 0, count))
-          ->wait();
-    });
     return {
-        .latency_seconds = rounded(median(latencies)),
-        .bytes_per_second = rounded(median(rates))};
+        .name = "disk",
+        .memory_bytes = std::max<int64_t>(
+            1,
+            static_cast<int64_t>(space.available) / timer_.rendezvous().size),
+        .link =
+            {.latency_seconds = 1e-4, .bytes_per_second = rate(write_seconds)},
+        .read_bytes_per_second = rate(read_seconds)};
   }
 
-  const Rendezvous rendezvous_;
+  LapTimer timer_;
   const MeasureOptions options_;
   const MeasureProgress progress_;
-  std::unique_ptr<World> world_;
-  std::unique_ptr<Communicator> all_;
+  // What a call costs that is made again and again, as curves are measured.
+  double again_seconds_ = 0;
 };
 
 }  // namespace

@@ -16,10 +16,18 @@ std::string_view name(Work work) {
       return "product";
     case Work::Attention:
       return "attention";
+    case Work::AttentionBackward:
+      return "attention_backward";
     case Work::Convolution:
       return "convolution";
+    case Work::ConvolutionBackward:
+      return "convolution_backward";
     case Work::Elementwise:
       return "elementwise";
+    case Work::Exponential:
+      return "exponential";
+    case Work::Tangent:
+      return "tangent";
     case Work::Memory:
       return "memory";
   }
@@ -178,28 +186,53 @@ double flops_per_second(const Device& device, DType dtype) {
   return device.rates.front().flops_per_second;
 }
 
-double efficiency(const Device& device, Work work, double size) {
-  for (const Efficiency& found : device.efficiencies) {
-    if (found.work != work || found.points.empty()) {
-      continue;
+namespace {
+
+// The curve at a size; there must be points.
+double share_at(
+    const std::vector<std::pair<double, double>>& points, double size) {
+  const auto above =
+      std::find_if(points.begin(), points.end(), [size](const auto& point) {
+        return point.first >= size;
+      });
+  if (above == points.begin()) {
+    return above->second;
+  }
+  if (above == points.end()) {
+    return points.back().second;
+  }
+  const auto below = std::prev(above);
+  const double way =
+      std::log(size / below->first) / std::log(above->first / below->first);
+  return below->second + way * (above->second - below->second);
+}
+
+}  // namespace
+
+double efficiency(
+    const Link& link, std::string_view transfer, double taken_bytes) {
+  for (const LinkEfficiency& found : link.efficiencies) {
+    if (found.transfer == transfer && !found.points.empty()) {
+      return share_at(found.points, taken_bytes);
     }
-    const auto& points = found.points;
-    const auto above =
-        std::find_if(points.begin(), points.end(), [size](const auto& point) {
-          return point.first >= size;
-        });
-    if (above == points.begin()) {
-      return above->second;
-    }
-    if (above == points.end()) {
-      return points.back().second;
-    }
-    const auto below = std::prev(above);
-    const double way =
-        std::log(size / below->first) / std::log(above->first / below->first);
-    return below->second + way * (above->second - below->second);
   }
   return 1;
+}
+
+double efficiency(const Device& device, Work work, double size) {
+  for (const Efficiency& found : device.efficiencies) {
+    if (found.work == work && !found.points.empty()) {
+      return share_at(found.points, size);
+    }
+  }
+  switch (work) {
+    case Work::AttentionBackward:
+      return efficiency(device, Work::Attention, size);
+    case Work::ConvolutionBackward:
+      return efficiency(device, Work::Convolution, size);
+    default:
+      return 1;
+  }
 }
 
 Link link_between(const Cluster& cluster, const std::vector<int64_t>& ranks) {

@@ -19,6 +19,7 @@
 //     efficiency memory 1e+05 = 0.8
 //   tier host                           // behind every device
 //     memory_bytes = 68719476736
+//     read_bytes_per_second = 1.0e10    // back; else as fast as there
 //     latency_seconds = 1.0e-05
 //     bytes_per_second = 1.2e10
 //     devices_per_link = 2              // 1: every device has its own
@@ -26,6 +27,8 @@
 //     latency_seconds = 3.0e-05
 //     bytes_per_second = 1.0e9
 //     start_seconds = 1.0e-05           // 0: a transfer is its messages
+//     device_share = 0.5                // 0: devices go on meanwhile
+//     efficiency send 1e+06 = 0.8       // share of bytes_per_second at a size
 //   group pod = 4 x node
 //     latency_seconds = 2.0e-04
 //     bytes_per_second = 1.2e8
@@ -66,23 +69,33 @@ struct Rate {
 
 // What keeps a device from its rates depends on what it does.
 enum class Work : uint8_t {
-  Product,      // matrix products; sizes in flops, shares of flops_per_second
-  Attention,    // the same; scores and their sums in one call
+  Product,    // matrix products; sizes in flops, shares of flops_per_second
+  Attention,  // the same; scores and their sums in one call
+  AttentionBackward,
   Convolution,  // the same
+  ConvolutionBackward,
   Elementwise,  // the same, for all that is not a product
+  // A function an element that is many operations; its elements count as flops.
+  Exponential,  // exp, log, erf, sigmoid
+  Tangent,      // tanh, sines, powers
   Memory,       // bytes moved, whatever for; of memory_bytes_per_second
 };
 inline constexpr Work kWorks[] = {
     Work::Product,
     Work::Attention,
+    Work::AttentionBackward,
     Work::Convolution,
+    Work::ConvolutionBackward,
     Work::Elementwise,
+    Work::Exponential,
+    Work::Tangent,
     Work::Memory};
 std::string_view name(Work work);
 
 // The share of a rate that work of some size reaches: between two points, in
 // proportion to the logarithm of the size; beyond them, as at the nearest.
-// Above 1 where caches are faster than memory. No points: 1.
+// Above 1 where caches are faster than memory. No points: 1, and of a backward
+// as of its forward.
 struct Efficiency {
   Work work = Work::Product;
   // Size and share, sizes growing.
@@ -123,6 +136,19 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
+// Transfers of which a link may have efficiencies.
+inline constexpr std::string_view kTransfers[] = {
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"};
+
+// The share of a link's rate that a transfer reaches, as Efficiency is of
+// devices; sizes are the bytes that a rank takes.
+struct LinkEfficiency {
+  std::string transfer;
+  std::vector<std::pair<double, double>> points;
+
+  bool operator==(const LinkEfficiency&) const = default;
+};
+
 // What a message of n bytes takes: latency_seconds + n / bytes_per_second, in
 // one direction.
 struct Link {
@@ -130,8 +156,13 @@ struct Link {
   double bytes_per_second = 0;
   // Once for every transfer, whatever its messages.
   double start_seconds = 0;
+  // Of a transfer's time, what it takes from the device's own work: where cores
+  // that compute also copy.
+  double device_share = 0;
   // So many share bytes_per_second when all of them talk.
   int64_t devices_per_link = 1;
+  // At most one of each kind; those that are not there reach all of the rate.
+  std::vector<LinkEfficiency> efficiencies = {};
 
   bool operator==(const Link&) const = default;
 };
@@ -141,7 +172,9 @@ struct MemoryTier {
   std::string name;
   // Of one device's share.
   int64_t memory_bytes = 0;
+  // To it; and back, 0: the same rate.
   Link link;
+  double read_bytes_per_second = 0;
 
   bool operator==(const MemoryTier&) const = default;
 };
@@ -201,6 +234,8 @@ const MemoryTier* find_tier(const Cluster& cluster, std::string_view name);
 double flops_per_second(const Device& device, DType dtype);
 // Of the rate that `work` has, at a size as Work tells.
 double efficiency(const Device& device, Work work, double size);
+double efficiency(
+    const Link& link, std::string_view transfer, double taken_bytes);
 
 // The link of the innermost group that holds all of `ranks`, with the rate that
 // they have of it when every device does the same: of a link for 8 devices, an

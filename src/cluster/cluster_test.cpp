@@ -68,6 +68,7 @@ device big
   ramp_depth = 80.0
   efficiency product 1e+06 = 0.5
   efficiency product 1e+09 = 0.9
+  efficiency convolution 1e+06 = 0.6
   efficiency memory 1e+05 = 0.75
 device small
   flops_per_second f32 = 1e+13
@@ -76,6 +77,7 @@ device small
   call_seconds = 2e-06
 tier host
   memory_bytes = 274877906944
+  read_bytes_per_second = 2e+10
   latency_seconds = 1e-05
   bytes_per_second = 2.5e+10
   devices_per_link = 2
@@ -83,6 +85,10 @@ group eu = 4 x big
   latency_seconds = 3e-06
   bytes_per_second = 3e+11
   start_seconds = 1e-05
+  device_share = 0.25
+  efficiency all_reduce 1e+05 = 0.5
+  efficiency all_reduce 1e+07 = 0.9
+  efficiency send 1e+06 = 0.8
 group us = 2 x small
   latency_seconds = 3e-06
   bytes_per_second = 1e+11
@@ -130,6 +136,11 @@ TEST(Cluster, EfficienciesLieBetweenTheirPoints) {
   EXPECT_NEAR(efficiency(big, Work::Product, 3.1622776e7), 0.7, 1e-6);
   EXPECT_EQ(efficiency(big, Work::Memory, 1e9), 0.75);
   EXPECT_EQ(efficiency(big, Work::Attention, 1e9), 1);
+  EXPECT_EQ(efficiency(big, Work::ConvolutionBackward, 1e9), 0.6);
+  const Link link = link_between(parse_cluster(kWorld, "world"), {0, 1});
+  EXPECT_NEAR(efficiency(link, "all_reduce", 1e6), 0.7, 1e-6);
+  EXPECT_EQ(efficiency(link, "send", 1), 0.8);
+  EXPECT_EQ(efficiency(link, "all_gather", 1e6), 1);
 }
 
 TEST(Cluster, Presets) {
@@ -176,8 +187,20 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text.replace(text.find("efficiency memory"), 17, "efficiency thought");
   EXPECT_EQ(
       message_of(text),
-      "c:15:14: unknown work \"thought\": there are product, attention, "
-      "convolution, elementwise and memory");
+      "c:16:14: unknown work \"thought\": there are product, attention, "
+      "attention_backward, convolution, convolution_backward, elementwise, "
+      "exponential, tangent, memory");
+  text = kWorld;
+  text.replace(text.find("efficiency send"), 15, "efficiency post");
+  EXPECT_EQ(
+      message_of(text),
+      "c:35:14: unknown transfer \"post\": there are all_reduce, all_gather, "
+      "reduce_scatter, all_to_all, send");
+  text = kWorld;
+  text.replace(text.find("device_share = 0.25"), 19, "device_share = 1.5");
+  EXPECT_EQ(
+      message_of(text),
+      "cluster @world: device_share of eu must be from 0 to 1, and is 1.5");
   text = kWorld;
   text.replace(text.find("between eu asia"), 15, "between eu mars");
   EXPECT_EQ(

@@ -23,8 +23,17 @@ std::string print_link(const Link& link) {
   if (link.start_seconds > 0) {
     out += field("start_seconds", link.start_seconds);
   }
+  if (link.device_share > 0) {
+    out += field("device_share", link.device_share);
+  }
   if (link.devices_per_link > 1) {
     out += field("devices_per_link", link.devices_per_link);
+  }
+  for (const LinkEfficiency& found : link.efficiencies) {
+    for (const auto& [size, share] : found.points) {
+      out += field(
+          cat("efficiency ", found.transfer, " ", print_double(size)), share);
+    }
   }
   return out;
 }
@@ -105,7 +114,11 @@ std::string print(const Cluster& cluster) {
   }
   for (const MemoryTier& tier : cluster.tiers) {
     out += cat("tier ", tier.name, "\n") +
-           field("memory_bytes", tier.memory_bytes) + print_link(tier.link);
+           field("memory_bytes", tier.memory_bytes);
+    if (tier.read_bytes_per_second > 0) {
+      out += field("read_bytes_per_second", tier.read_bytes_per_second);
+    }
+    out += print_link(tier.link);
   }
   // What a group without a name for its members is made of.
   const std::string* before = &cluster.device.name;
@@ -137,6 +150,9 @@ class Parser {
       MemoryTier tier;
       tier.name = scanner_.expect_word();
       tier.memory_bytes = int_field("memory_bytes");
+      if (scanner_.looking_at("read_bytes_per_second")) {
+        tier.read_bytes_per_second = double_field("read_bytes_per_second");
+      }
       tier.link = link();
       cluster.tiers.push_back(std::move(tier));
     }
@@ -192,12 +208,13 @@ class Parser {
           return name(each) == word;
         });
     if (work == std::end(kWorks)) {
+      std::vector<std::string> known;
+      for (const Work each : kWorks) {
+        known.emplace_back(name(each));
+      }
       scanner_.fail_at(
           mark,
-          cat("unknown work ",
-              quote(word),
-              ": there are product, attention, convolution, elementwise and "
-              "memory"));
+          cat("unknown work ", quote(word), ": there are ", join(known, ", ")));
     }
     if (device.efficiencies.empty() ||
         device.efficiencies.back().work != *work) {
@@ -205,6 +222,29 @@ class Parser {
     }
     const double size = number();
     device.efficiencies.back().points.emplace_back(size, value());
+  }
+
+  void point(Link& link) {
+    const size_t mark = scanner_.mark();
+    const std::string word = scanner_.expect_word();
+    if (std::find(std::begin(kTransfers), std::end(kTransfers), word) ==
+        std::end(kTransfers)) {
+      scanner_.fail_at(
+          mark,
+          cat("unknown transfer ",
+              quote(word),
+              ": there are ",
+              join(
+                  std::vector<std::string>(
+                      std::begin(kTransfers), std::end(kTransfers)),
+                  ", ")));
+    }
+    if (link.efficiencies.empty() ||
+        link.efficiencies.back().transfer != word) {
+      link.efficiencies.push_back({word, {}});
+    }
+    const double size = number();
+    link.efficiencies.back().points.emplace_back(size, value());
   }
 
   Device device() {
@@ -247,8 +287,14 @@ class Parser {
     if (scanner_.looking_at("start_seconds")) {
       link.start_seconds = double_field("start_seconds");
     }
+    if (scanner_.looking_at("device_share")) {
+      link.device_share = double_field("device_share");
+    }
     if (scanner_.looking_at("devices_per_link")) {
       link.devices_per_link = int_field("devices_per_link");
+    }
+    while (scanner_.take("efficiency")) {
+      point(link);
     }
     return link;
   }

@@ -23,6 +23,8 @@ class Verifier {
     for (const MemoryTier& tier : cluster_.tiers) {
       check_name(tier.name);
       positive(tier.name, "memory_bytes", tier.memory_bytes);
+      not_negative(
+          tier.name, "read_bytes_per_second", tier.read_bytes_per_second);
       check_link(tier.name, tier.link);
     }
     for (size_t i = 0; i < cluster_.groups.size(); ++i) {
@@ -104,21 +106,28 @@ class Verifier {
           device.name,
           " has two efficiencies for ",
           name(found.work));
-      double size = 0;
-      for (const auto& [at, share] : found.points) {
-        positive(device.name, "efficiency", share);
-        check(
-            at > size,
-            "sizes of the efficiency for ",
-            name(found.work),
-            " of ",
-            device.name,
-            " must grow, and ",
-            print_double(at),
-            " follows ",
-            print_double(size));
-        size = at;
-      }
+      check_points(device.name, name(found.work), found.points);
+    }
+  }
+
+  void check_points(
+      const std::string& owner,
+      std::string_view what,
+      const std::vector<std::pair<double, double>>& points) const {
+    double size = 0;
+    for (const auto& [at, share] : points) {
+      positive(owner, "efficiency", share);
+      check(
+          at > size,
+          "sizes of the efficiency for ",
+          what,
+          " of ",
+          owner,
+          " must grow, and ",
+          print_double(at),
+          " follows ",
+          print_double(size));
+      size = at;
     }
   }
 
@@ -140,7 +149,22 @@ class Verifier {
     positive(owner, "bytes_per_second", link.bytes_per_second);
     not_negative(owner, "latency_seconds", link.latency_seconds);
     not_negative(owner, "start_seconds", link.start_seconds);
+    check(
+        link.device_share >= 0 && link.device_share <= 1,
+        "device_share of ",
+        owner,
+        " must be from 0 to 1, and is ",
+        print_double(link.device_share));
     positive(owner, "devices_per_link", link.devices_per_link);
+    std::set<std::string> transfers;
+    for (const LinkEfficiency& found : link.efficiencies) {
+      check(
+          transfers.insert(found.transfer).second,
+          owner,
+          " has two efficiencies for ",
+          found.transfer);
+      check_points(owner, found.transfer, found.points);
+    }
   }
 
   // A device or group that stands before group `end`.

@@ -90,36 +90,65 @@ OpDef backward(std::string_view name, std::vector<std::string_view> examples) {
   };
 }
 
+OpDef with(Special special, OpDef def) {
+  def.special = special;
+  return def;
+}
+
+// By a tanh, or by erf.
+OpDef with_gelu(OpDef def) {
+  def.special_of = [](const Node& node) {
+    const Arg* approximate = find_option(node, "approximate");
+    return approximate != nullptr && *approximate == Arg{std::string("tanh")}
+               ? Special::Tangent
+               : Special::Exponential;
+  };
+  return def;
+}
+
 }  // namespace
 
 void add_activation_ops(OpTable& ops) {
   const size_t first = ops.size();
-  ops.push_back(forward(
+  ops.push_back(with_gelu(forward(
       "aten.gelu",
       "aten.gelu_backward",
-      {"(f32[8, 4])", "(f32[8, 4], approximate=\"tanh\")"}));
-  ops.push_back(backward(
+      {"(f32[8, 4])", "(f32[8, 4], approximate=\"tanh\")"})));
+  ops.push_back(with_gelu(backward(
       "aten.gelu_backward",
       {"(f32[8, 4], f32[8, 4])",
-       "(f32[8, 4], f32[8, 4], approximate=\"tanh\")"}));
+       "(f32[8, 4], f32[8, 4], approximate=\"tanh\")"})));
   add_ops(
       ops,
-      {"aten.silu", "aten.mish", "aten.hardsigmoid"},
+      {"aten.silu"},
+      with(
+          Special::Exponential,
+          forward("", "", {"(f32[8, 4])", "(f32[8, 4]{1, 8})"})));
+  add_ops(
+      ops,
+      {"aten.mish"},
+      with(
+          Special::Tangent,
+          forward("", "", {"(f32[8, 4])", "(f32[8, 4]{1, 8})"})));
+  add_ops(
+      ops,
+      {"aten.hardsigmoid"},
       forward("", "", {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}));
   ops.push_back(forward(
       "aten.hardswish",
       "aten.hardswish_backward",
       {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}));
+  const OpDef unary_backward = backward(
+      "", {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"});
+  add_ops(
+      ops, {"aten.silu_backward"}, with(Special::Exponential, unary_backward));
+  add_ops(ops, {"aten.mish_backward"}, with(Special::Tangent, unary_backward));
   add_ops(
       ops,
-      {"aten.silu_backward",
-       "aten.mish_backward",
-       "aten.hardsigmoid_backward",
+      {"aten.hardsigmoid_backward",
        "aten.sigmoid_backward",
        "aten.tanh_backward"},
-      backward(
-          "",
-          {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
+      unary_backward);
   ops.push_back(backward(
       "aten.hardswish_backward",
       {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
@@ -127,15 +156,24 @@ void add_activation_ops(OpTable& ops) {
       "aten.threshold", "aten.threshold_backward", {"(f32[8, 4], 0, 0.5)"}));
   ops.push_back(
       backward("aten.threshold_backward", {"(f32[8, 4], f32[8, 4], 0)"}));
-  ops.push_back(
-      forward("aten.softplus", "aten.softplus_backward", {"(f32[8, 4])"}));
-  ops.push_back(
-      backward("aten.softplus_backward", {"(f32[8, 4], f32[8, 4], 1, 20)"}));
-  ops.push_back(forward(
-      "aten.elu", "aten.elu_backward", {"(f32[8, 4])", "(f32[8, 4], 0.5)"}));
-  ops.push_back(backward(
-      "aten.elu_backward", {"(f32[8, 4], 1, 1, 1, false, f32[8, 4])"}));
-  ops.push_back(forward("aten.celu", "", {"(f32[8, 4], 0.5)"}));
+  ops.push_back(with(
+      Special::Exponential,
+      forward("aten.softplus", "aten.softplus_backward", {"(f32[8, 4])"})));
+  ops.push_back(with(
+      Special::Exponential,
+      backward("aten.softplus_backward", {"(f32[8, 4], f32[8, 4], 1, 20)"})));
+  ops.push_back(with(
+      Special::Exponential,
+      forward(
+          "aten.elu",
+          "aten.elu_backward",
+          {"(f32[8, 4])", "(f32[8, 4], 0.5)"})));
+  ops.push_back(with(
+      Special::Exponential,
+      backward(
+          "aten.elu_backward", {"(f32[8, 4], 1, 1, 1, false, f32[8, 4])"})));
+  ops.push_back(with(
+      Special::Exponential, forward("aten.celu", "", {"(f32[8, 4], 0.5)"})));
   ops.push_back(forward(
       "aten.leaky_relu",
       "aten.leaky_relu_backward",

@@ -116,6 +116,38 @@ int64_t query_block(int64_t queries) {
 
 int64_t key_block(int64_t keys) { return std::min<int64_t>(512, keys); }
 
+// A block of queries is not multiplied with keys behind its last query, where a
+// causal mask hides them.
+int64_t hidden_share_of(
+    int64_t flops, const TensorType& query, const TensorType& key) {
+  const int64_t queries = query.sizes.at(2);
+  const int64_t keys = key.sizes.at(2);
+  const int64_t block = std::max<int64_t>(1, query_block(queries));
+  int64_t hidden = 0;
+  for (int64_t begin = 0; begin < queries; begin += block) {
+    const int64_t end = std::min(begin + block, queries);
+    hidden += (end - begin) * std::max<int64_t>(0, keys - end);
+  }
+  return hidden == 0 ? 0 : flops / (queries * keys) * hidden;
+}
+
+int64_t cpu_hidden_flops(const Function& function, const Node& node) {
+  return bool_arg(node, 4, false) ? hidden_share_of(
+                                        attention_flops(function, node),
+                                        type_arg(function, node, 0),
+                                        type_arg(function, node, 1))
+                                  : 0;
+}
+
+int64_t cpu_backward_hidden_flops(const Function& function, const Node& node) {
+  return bool_arg(node, 7, false)
+             ? hidden_share_of(
+                   attention_backward_flops(function, node),
+                   type_arg(function, node, 1),
+                   type_arg(function, node, 2))
+             : 0;
+}
+
 // A thread holds one block of scores, the block's maxima and sums, and its
 // output; half precision also a block of scores in its own type.
 int64_t cpu_scratch(const Function& function, const Node& node) {
@@ -166,6 +198,7 @@ void add_attention_ops(OpTable& ops) {
       .name = "aten._scaled_dot_product_flash_attention_for_cpu",
       .rule_of = cpu_rule,
       .flops = attention_flops,
+      .hidden_flops = cpu_hidden_flops,
       .scratch_bytes = cpu_scratch,
       .types = cpu_types,
       .expand = expand_attention,
@@ -189,6 +222,7 @@ void add_attention_ops(OpTable& ops) {
       .rule_of = cpu_backward_rule,
       .linear = Linear::First,
       .flops = attention_backward_flops,
+      .hidden_flops = cpu_backward_hidden_flops,
       .scratch_bytes = cpu_backward_scratch,
       .types = attention_gradients,
       .expand = expand_attention_backward,

@@ -115,6 +115,7 @@ void add_fused_ops(OpTable& ops) {
   ops.push_back({
       .name = "weft.cross_entropy_backward",
       .flops = per_element(5),
+      .special = Special::Exponential,
       .work_bytes = samples_bytes,
       .types = [](const Function& function,
                   const Node& node) { return types_of_arg(1, function, node); },

@@ -98,6 +98,13 @@ enum class OpKind : uint8_t {
   DataDependent,
 };
 
+// Functions of one number that are many operations to a device.
+enum class Special : uint8_t {
+  None,
+  Exponential,  // exp, log, erf, sigmoid
+  Tangent,      // tanh, sines, powers
+};
+
 // In which operands an op is linear: given a partial sum there, it gives a
 // partial sum, and the reduction can wait.
 enum class Linear : uint8_t {
@@ -182,6 +189,14 @@ struct OpDef {
   // an element of the largest operand or result. Null: one an element for
   // Compute, zero for View.
   CountFunction flops = nullptr;
+  // Those of them that kernels leave out, for they know beforehand that a mask
+  // hides them. Null: none.
+  CountFunction hidden_flops = nullptr;
+
+  // What it evaluates for an element of its largest operand or result; or
+  // `special_of` where it depends on the arguments.
+  Special special = Special::None;
+  std::function<Special(const Node&)> special_of = nullptr;
 
   // Bytes that PyTorch's CPU kernel allocates besides its results and gives
   // back before it returns. Null: none.
@@ -271,6 +286,8 @@ Rule rule_of(const Function& function, const Node& node);
 // where the table has none.
 std::vector<TensorType> types_of(const Function& function, Node node);
 int64_t flops_of(const Function& function, const Node& node);
+int64_t hidden_flops_of(const Function& function, const Node& node);
+Special special_of(const Node& node);
 int64_t scratch_bytes_of(const Function& function, const Node& node);
 int64_t work_bytes_of(const Function& function, const Node& node);
 bool is_view(const Node& node);

@@ -152,6 +152,21 @@ int64_t flops_of(const Function& function, const Node& node) {
   return largest_count(function, node);
 }
 
+int64_t hidden_flops_of(const Function& function, const Node& node) {
+  const OpDef* def = find_op(node.op);
+  return def != nullptr && def->hidden_flops != nullptr
+             ? def->hidden_flops(function, node)
+             : 0;
+}
+
+Special special_of(const Node& node) {
+  const OpDef* def = find_op(node.op);
+  if (def == nullptr) {
+    return Special::None;
+  }
+  return def->special_of ? def->special_of(node) : def->special;
+}
+
 int64_t scratch_bytes_of(const Function& function, const Node& node) {
   const OpDef* def = find_op(node.op);
   return def != nullptr && def->scratch_bytes != nullptr

@@ -28,13 +28,9 @@ std::vector<int64_t> bytes_of_values(const Function& function) {
 // What the op table says about a node, asked once for a signature.
 struct OpFacts {
   bool is_known = false;
-  bool is_view = false;
-  bool is_empty = false;
   bool is_lookup = false;
-  Work work = Work::Elementwise;
-  ProductSize product = {};
-  int64_t flops = 0;
-  int64_t scratch_bytes = 0;
+  // Without the bytes.
+  NodeCosts costs;
 };
 
 // By factor of the rule, whether a tensor has it.
@@ -77,7 +73,7 @@ ProductSize product_of(const Rule& rule, int64_t flops) {
 // A product has many flops for each element that it touches.
 constexpr int64_t kProductFlops = 16;
 
-bool is_productive(const Function& function, const Node& node, int64_t flops) {
+int64_t most_elements(const Function& function, const Node& node) {
   int64_t most = 1;
   for_each_operand(node, [&](ValueId value) {
     most = std::max(most, element_count(function[value].type));
@@ -85,7 +81,23 @@ bool is_productive(const Function& function, const Node& node, int64_t flops) {
   for (const ValueId result : node.results) {
     most = std::max(most, element_count(function[result].type));
   }
-  return flops >= kProductFlops * most;
+  return most;
+}
+
+// Of attention: samples and heads. Its first result has them before elements
+// that see each other, and what is in each.
+int64_t parts_of(const Rule& rule, const Blocks& blocks) {
+  int64_t parts = 1;
+  for (const DimFactors& dim : rule.results.front()) {
+    for (const int number : dim) {
+      const Factor& factor = rule.factors[static_cast<size_t>(number)];
+      if (factor.name == blocks.stays || factor.name == blocks.passes) {
+        return parts;
+      }
+      parts *= factor.size;
+    }
+  }
+  return parts;
 }
 
 // What the flops are for, and of a product its size.
@@ -93,18 +105,29 @@ void add_work(
     const Function& function,
     const Node& node,
     const OpDef* op,
-    OpFacts& facts) {
-  if (op == nullptr || !is_productive(function, node, facts.flops)) {
+    NodeCosts& costs) {
+  const int64_t most = most_elements(function, node);
+  if (op == nullptr || costs.flops < kProductFlops * most) {
+    const Special special = special_of(node);
+    if (special != Special::None) {
+      costs.functions = most;
+      costs.work =
+          special == Special::Exponential ? Work::Exponential : Work::Tangent;
+    }
     return;
   }
-  if (op->blocks) {
-    facts.work = Work::Attention;
-    return;
-  }
+  const bool is_backward = op->linear == Linear::First;
   const Rule rule = rule_of(function, node);
-  facts.work = rule.halos.empty() ? Work::Product : Work::Convolution;
-  if (facts.work == Work::Product) {
-    facts.product = product_of(rule, facts.flops);
+  if (op->blocks) {
+    costs.work = is_backward ? Work::AttentionBackward : Work::Attention;
+    costs.hidden_flops = hidden_flops_of(function, node);
+    costs.parts = parts_of(rule, *op->blocks);
+  } else if (!rule.halos.empty()) {
+    costs.work = is_backward ? Work::ConvolutionBackward : Work::Convolution;
+  } else {
+    costs.work = Work::Product;
+    costs.product = product_of(rule, costs.flops);
+    costs.parts = costs.product.count;
   }
 }
 
@@ -112,13 +135,13 @@ OpFacts ask(const Function& function, const Node& node) {
   const OpDef* op = find_op(node.op);
   OpFacts facts = {
       .is_known = true,
-      .is_view = is_view(node),
-      .is_empty = op != nullptr && op->kind == OpKind::Empty,
       .is_lookup = op != nullptr && op->lookup_operand >= 0,
-      .flops = flops_of(function, node),
-      .scratch_bytes = scratch_bytes_of(function, node),
-  };
-  add_work(function, node, op, facts);
+      .costs = {
+          .flops = flops_of(function, node),
+          .is_free =
+              is_view(node) || (op != nullptr && op->kind == OpKind::Empty),
+          .scratch_bytes = scratch_bytes_of(function, node)}};
+  add_work(function, node, op, facts.costs);
   return facts;
 }
 
@@ -137,11 +160,8 @@ std::vector<NodeCosts> node_costs(
     if (!fact.is_known) {
       fact = ask(function, node);
     }
-    costs[i].work = fact.work;
-    costs[i].product = fact.product;
-    costs[i].flops = fact.flops;
-    costs[i].scratch_bytes = fact.scratch_bytes;
-    if (fact.is_view || fact.is_empty) {
+    costs[i] = fact.costs;
+    if (costs[i].is_free) {
       continue;
     }
     int64_t results = 0;

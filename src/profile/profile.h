@@ -75,6 +75,15 @@ struct NodeCosts {
   // Zeros where it is no product, or not of two matrices.
   ProductSize product = {};
   int64_t flops = 0;
+  // Of these, what no kernel computes, for a mask hides it.
+  int64_t hidden_flops = 0;
+  // Parts that it computes one by one: the products of a batch, the heads of
+  // all samples.
+  int64_t parts = 1;
+  // Elements for which it evaluates a function that is many operations.
+  int64_t functions = 0;
+  // A view, or memory that is left unset: no kernel is called.
+  bool is_free = false;
   int64_t read_bytes = 0;
   int64_t written_bytes = 0;
   int64_t scratch_bytes = 0;

@@ -140,6 +140,38 @@ TEST(Profile, BytesMoved) {
           static_cast<double>(moved));
 }
 
+TEST(Profile, KindsOfWork) {
+  const Profile found = profile(parse_graph(
+      R"(
+graph @kinds
+func @step {
+  input %q : f32[2, 3, 128, 64] = batch "0"
+  input %a : f32[6, 16, 32] = batch "1"
+  input %b : f32[6, 32, 64] = batch "2"
+forward:
+  %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%q, %q, %q, 0.0, true) : f32[2, 3, 128, 64], f32[2, 3, 128]{384, 1, 3}
+  %p = aten.bmm(%a, %b) : f32[6, 16, 64]
+  %g = aten.gelu(%p) : f32[6, 16, 64]
+  %t = aten.gelu(%p, approximate="tanh") : f32[6, 16, 64]
+  %v = aten.view(%t, [96, 64]) : f32[96, 64]
+  return extra "0" = %v
+}
+)",
+      "<test>"));
+  const NodeCosts& attention = found.nodes[0];
+  EXPECT_EQ(attention.work, Work::Attention);
+  EXPECT_EQ(attention.parts, 6);
+  // Blocks of 32 queries see 32, 64, 96 and 128 keys of 128.
+  EXPECT_EQ(attention.hidden_flops * 16, attention.flops * 6);
+  EXPECT_EQ(found.nodes[1].work, Work::Product);
+  EXPECT_EQ(found.nodes[1].parts, 6);
+  EXPECT_EQ(found.nodes[2].work, Work::Exponential);
+  EXPECT_EQ(found.nodes[2].functions, 6 * 16 * 64);
+  EXPECT_EQ(found.nodes[3].work, Work::Tangent);
+  EXPECT_TRUE(found.nodes[4].is_free);
+  EXPECT_FALSE(found.nodes[3].is_free);
+}
+
 TEST(Profile, PartsAddUp) {
   const Profile found = profile(parse_graph(kTied, "<test>"));
   int64_t nodes_by_op = 0;

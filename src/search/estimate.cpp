@@ -387,16 +387,20 @@ class Composition {
             human_bytes(static_cast<double>(budget_)));
   }
 
+  std::vector<int64_t> data_group() const {
+    std::vector<int64_t> group;
+    for (int64_t i = 0; i < words_.data; ++i) {
+      group.push_back(i * ranks_a_part(candidate_));
+    }
+    return group;
+  }
+
   double exchange(TransferKind kind, int64_t bytes) const {
     const int64_t ranks = words_.data;
     if (ranks == 1 || bytes == 0) {
       return 0;
     }
-    const int64_t stride = ranks_a_part(candidate_);
-    std::vector<int64_t> group;
-    for (int64_t i = 0; i < ranks; ++i) {
-      group.push_back(i * stride);
-    }
+    const std::vector<int64_t> group = data_group();
     const int64_t once = bytes / ranks * (ranks - 1);
     return transfer_seconds(
         kind,
@@ -407,6 +411,9 @@ class Composition {
 
   // What the exchanges of a stage's gradients and parameters add to a step.
   double exposed(const Stage& stage) const {
+    // Of exchanges, what nothing can hide, for they take the device.
+    const double share =
+        words_.data > 1 ? link_between(cluster_, data_group()).device_share : 0;
     const double backward = stage.cost.backward_seconds;
     const double forward = stage.cost.forward_seconds;
     const int64_t gradients = stage.cost.gradient_bytes;
@@ -416,22 +423,23 @@ class Composition {
       // The last unit's are ready when backward ends.
       const double last = exchange(
           TransferKind::AllReduce, std::min(gradients, largest_gradient_));
-      return std::max(all - backward, std::min(last, all));
+      return std::max({all - backward, std::min(last, all), share * all});
     }
     const double scattered = exchange(TransferKind::ReduceScatter, gradients);
     const double gathered = exchange(TransferKind::AllGather, parameters);
     double out = std::max(
-        scattered - backward,
-        exchange(
-            TransferKind::ReduceScatter,
-            std::min(gradients, largest_gradient_)));
+        {scattered - backward,
+         exchange(
+             TransferKind::ReduceScatter,
+             std::min(gradients, largest_gradient_)),
+         share * scattered});
     if (words_.zero < 3) {
       return out + gathered;
     }
     const double first = exchange(
         TransferKind::AllGather, std::min(parameters, largest_parameter_));
-    return out + std::max(gathered - forward, first) +
-           std::max(gathered - backward, 0.0);
+    return out + std::max({gathered - forward, first, share * gathered}) +
+           std::max({gathered - backward, 0.0, share * gathered});
   }
 
   void compose(const std::vector<Stage>& stages, Estimate& out) const {

@@ -6,6 +6,7 @@
 #include "profile/signatures.h"
 #include "program/live_bytes.h"
 #include "program/transfer.h"
+#include "simulate/reuse.h"
 #include "simulate/simulate.h"
 
 #include <algorithm>
@@ -104,30 +105,41 @@ class Sampling {
     return ranks;
   }
 
-  double seconds_of(const Start& start) const {
+  // What an exchange takes, and what of that the device loses.
+  struct Taken {
+    double wire_seconds = 0;
+    double device_seconds = 0;
+  };
+
+  Taken seconds_of(const Start& start) const {
     if (!is_collective(start.kind)) {
       // To a neighbour.
-      return transfer_seconds(
-          start.kind,
-          2,
-          transfer_bytes(block_, start),
-          link_between(cluster_, {0, key_.tensor}));
+      const Link link = link_between(cluster_, {0, key_.tensor});
+      const double seconds =
+          transfer_seconds(start.kind, 2, transfer_bytes(block_, start), link);
+      return {seconds, link.device_share * seconds};
     }
     const std::vector<int64_t> ranks = group(start);
     if (ranks.size() == 1) {
-      return 0;
+      return {};
     }
-    return transfer_seconds(
+    const Link link = link_between(cluster_, ranks);
+    const double seconds = transfer_seconds(
         start.kind,
         static_cast<int64_t>(ranks.size()),
         wire_bytes(program_.meshes.front(), block_, start),
-        link_between(cluster_, ranks));
+        link);
+    return {seconds, link.device_share * seconds};
   }
 
   void play() {
     const Function& function = block_.function;
     const std::vector<NodeCosts> nodes =
         node_costs(function, signatures(function));
+    const std::vector<std::vector<Use>> uses =
+        has_caches(cluster_.device)
+            ? uses_of(block_, nodes)
+            : std::vector<std::vector<Use>>(block_.instructions.size());
     double now = 0;
     double wire_free = 0;
     std::map<ValueId, double> ends;
@@ -139,17 +151,19 @@ class Sampling {
         now += call_seconds(
             nodes[index(call->node)],
             function[node.results.front()].type.dtype,
-            cluster_.device);
+            cluster_.device,
+            uses[i]);
       } else if (
           const auto* start = std::get_if<Start>(&block_.instructions[i])) {
-        const double seconds = seconds_of(*start);
-        cost.transfer_seconds += seconds;
-        if (seconds > 0) {
-          wire_free = std::max(wire_free, now) + seconds;
+        const Taken taken = seconds_of(*start);
+        cost.transfer_seconds += taken.wire_seconds;
+        if (taken.wire_seconds > 0) {
+          wire_free = std::max(wire_free, now) + taken.wire_seconds;
         }
         for (const ValueId result : start->results) {
-          ends[result] = seconds > 0 ? wire_free : now;
+          ends[result] = taken.wire_seconds > 0 ? wire_free : now;
         }
+        now += taken.device_seconds;
       } else if (
           const auto* wait = std::get_if<Wait>(&block_.instructions[i])) {
         now = std::max(now, ends[wait->value]);

@@ -39,7 +39,8 @@ double product_seconds(
     const double flops =
         2.0 * static_cast<double>(size.count) * static_cast<double>(size.rows) *
         static_cast<double>(size.columns) * static_cast<double>(size.depth);
-    return flops / (rate * efficiency(device, Work::Product, flops));
+    const double part = flops / static_cast<double>(size.count);
+    return flops / (rate * efficiency(device, Work::Product, part));
   }
   double least = std::numeric_limits<double>::infinity();
   for (const Tile& tile : device.tiles) {
@@ -52,17 +53,45 @@ double product_seconds(
   return least;
 }
 
-double call_seconds(const NodeCosts& costs, DType dtype, const Device& device) {
-  const auto flops = static_cast<double>(costs.flops);
-  const double compute = costs.work == Work::Product && costs.product.rows > 0
-                             ? product_seconds(costs.product, dtype, device)
-                             : flops / (flops_per_second(device, dtype) *
-                                        efficiency(device, costs.work, flops));
+namespace {
+
+// Of what the device computes, whatever it reads and writes.
+double compute_seconds(
+    const NodeCosts& costs, DType dtype, const Device& device) {
+  if (costs.work == Work::Product && costs.product.rows > 0) {
+    return product_seconds(costs.product, dtype, device);
+  }
+  const auto work = static_cast<double>(
+      costs.functions > 0 ? costs.functions : costs.flops - costs.hidden_flops);
+  const double share =
+      efficiency(device, costs.work, work / static_cast<double>(costs.parts));
+  return work / (flops_per_second(device, dtype) * share);
+}
+
+}  // namespace
+
+double call_seconds(
+    const NodeCosts& costs,
+    DType dtype,
+    const Device& device,
+    const std::vector<Use>& uses) {
+  if (costs.is_free) {
+    return 0;
+  }
+  const double compute = compute_seconds(costs, dtype, device);
   const auto bytes =
       static_cast<double>(costs.read_bytes + costs.written_bytes);
-  const double memory = bytes / (device.memory_bytes_per_second *
-                                 efficiency(device, Work::Memory, bytes));
-  return device.call_seconds + std::max(compute, memory);
+  const double rate = device.memory_bytes_per_second;
+  const double share = efficiency(device, Work::Memory, bytes);
+  double fetch = 0;
+  for (const Use& use : uses) {
+    const double since =
+        efficiency(device, Work::Memory, static_cast<double>(use.since_bytes));
+    fetch += static_cast<double>(use.bytes) / rate *
+             std::max(0.0, 1 / since - 1 / share);
+  }
+  return device.call_seconds + std::max(compute, bytes / (rate * share)) +
+         fetch;
 }
 
 double transfer_seconds(
@@ -84,9 +113,14 @@ double transfer_seconds(
     case TransferKind::Copy:
       WEFT_CHECK(false, "a copy takes no link");
   }
+  const auto bytes = static_cast<double>(taken_bytes);
+  const double share = efficiency(
+      link,
+      name(kind == TransferKind::Receive ? TransferKind::Send : kind),
+      bytes);
   return link.start_seconds +
          static_cast<double>(messages) * link.latency_seconds +
-         static_cast<double>(taken_bytes) / link.bytes_per_second;
+         bytes / (link.bytes_per_second * share);
 }
 
 double copy_seconds(int64_t bytes, const Cluster& cluster) {

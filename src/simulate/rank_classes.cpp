@@ -9,6 +9,7 @@
 #include "program/live_bytes.h"
 #include "program/transfer.h"
 #include "simulate/costs.h"
+#include "simulate/reuse.h"
 
 #include <algorithm>
 #include <map>
@@ -28,6 +29,9 @@ class BlockActions {
 
   std::vector<Action> on(const Device& device, int64_t rank) {
     std::vector<Action> actions;
+    if (uses_.empty() && has_caches(device)) {
+      uses_ = uses_of(block_, costs_);
+    }
     started_.assign(block_.function.values.size(), 0);
     for (size_t i = 0; i < block_.instructions.size(); ++i) {
       Action action = action_of(block_.instructions[i], device, rank, i);
@@ -46,11 +50,15 @@ class BlockActions {
     Action action;
     if (const auto* call = std::get_if<Call>(&instruction)) {
       const Node& node = block_.function.nodes[index(call->node)];
+      if (costs_[index(call->node)].is_free) {
+        return action;
+      }
       action.kind = Action::Kind::Call;
       action.seconds = call_seconds(
           costs_[index(call->node)],
           block_.function[node.results.front()].type.dtype,
-          device);
+          device,
+          has_caches(device) ? uses_[number] : std::vector<Use>());
       action.is_recompute = node.phase == Phase::Recompute;
     } else if (const auto* start = std::get_if<Start>(&instruction)) {
       action.kind = Action::Kind::Start;
@@ -80,6 +88,8 @@ class BlockActions {
   const Block& block_;
   const std::vector<int64_t> live_;
   std::vector<NodeCosts> costs_;
+  // By instruction; empty as long as no device has caches.
+  std::vector<std::vector<Use>> uses_;
   std::vector<size_t> started_;
 };
 
@@ -110,9 +120,7 @@ using Meets = std::tuple<
     std::string,          // axes
     int64_t,              // peer_offset
     std::vector<size_t>,  // the classes of those it meets
-    double,               // the link
-    double,
-    double>;
+    size_t>;              // the link
 
 class Classes {
  public:
@@ -181,7 +189,16 @@ class Classes {
     }
   }
 
-  Meets met_by(int64_t rank, const std::string& axes, int64_t offset) const {
+  size_t number_of(const Link& link) {
+    const auto known = std::find(links_.begin(), links_.end(), link);
+    if (known == links_.end()) {
+      links_.push_back(link);
+      return links_.size() - 1;
+    }
+    return static_cast<size_t>(known - links_.begin());
+  }
+
+  Meets met_by(int64_t rank, const std::string& axes, int64_t offset) {
     const std::vector<int64_t> ranks =
         axes.empty() ? std::vector<int64_t>{rank, rank + offset}
                      : groups_.at(axes)[static_cast<size_t>(rank)];
@@ -196,9 +213,7 @@ class Classes {
         axes.empty()
             ? std::vector<size_t>{of_rank_[static_cast<size_t>(rank + offset)]}
             : std::vector<size_t>(classes.begin(), classes.end()),
-        link.latency_seconds,
-        link.bytes_per_second,
-        link.start_seconds};
+        number_of(link)};
   }
 
   void part() {
@@ -223,6 +238,8 @@ class Classes {
   // By kind, over which axes and with which ranks it meets others.
   std::vector<std::vector<std::pair<std::string, int64_t>>> meets_;
   std::map<std::string, std::vector<std::vector<int64_t>>> groups_;
+  // Those between ranks that meet, each once.
+  std::vector<Link> links_;
   std::vector<size_t> of_rank_;
   size_t count_ = 0;
 };

@@ -3,7 +3,9 @@
 // its members have started it and the wires of each are free: a collective
 // takes both directions, a send one of either side, a copy the way to the host.
 // Whatever can happen first happens first, on whichever rank: so no transfer
-// takes a wire before one that is ready sooner.
+// takes a wire before one that is ready sooner. Where transfers take a share of
+// their devices (Link::device_share), a call that is under way ends later by
+// that; who waits has nothing to lose.
 #include "simulate/simulate.h"
 
 #include "base/error.h"
@@ -34,6 +36,8 @@ struct Lane {
 struct Meeting {
   const Lane* lane = nullptr;
   double cost_seconds = 0;
+  // Of its time, what its members' devices lose.
+  double device_share = 0;
   size_t arrived = 0;
   // When the last member started it.
   double ready_seconds = 0;
@@ -55,6 +59,11 @@ struct ClassState {
   HostClock host;
   size_t next = 0;
   double now_seconds = 0;
+  // Whether its device computes until now_seconds, or is idle.
+  bool is_busy = false;
+  // A transfer takes its share of the device until then.
+  double taken_until_seconds = 0;
+  double taken_share = 0;
   // When its wires are free again.
   double out_free_seconds = 0;
   double in_free_seconds = 0;
@@ -204,7 +213,9 @@ class Simulation {
     switch (action.kind) {
       case Action::Kind::Call:
         issue(state, span);
+        share_device(state);
         state.now_seconds += action.seconds;
+        state.is_busy = true;
         (action.is_recompute ? state.times.recompute_seconds
                              : state.times.compute_seconds) += action.seconds;
         state.host.ends_at(*state.device, state.now_seconds);
@@ -215,7 +226,9 @@ class Simulation {
         state.host.ends_at(*state.device, state.now_seconds);
         break;
       case Action::Kind::Wait:
-        wait_for(*state.meetings.at(action.start), state);
+        if (wait_for(*state.meetings.at(action.start), state)) {
+          state.is_busy = false;
+        }
         break;
       case Action::Kind::Free:
         break;
@@ -233,9 +246,25 @@ class Simulation {
     span.start_seconds = state.now_seconds;
   }
 
-  static void wait_for(const Meeting& meeting, ClassState& state) {
+  // What is left of a transfer that began while the device was idle.
+  static void share_device(ClassState& state) {
+    if (state.taken_until_seconds > state.now_seconds) {
+      delay(
+          state,
+          state.taken_share * (state.taken_until_seconds - state.now_seconds));
+    }
+    state.taken_until_seconds = 0;
+  }
+
+  static void delay(ClassState& state, double seconds) {
+    state.now_seconds += seconds;
+    state.times.communication_seconds += seconds;
+  }
+
+  // Whether there was something to wait for.
+  static bool wait_for(const Meeting& meeting, ClassState& state) {
     if (meeting.end_seconds <= state.now_seconds) {
-      return;
+      return false;
     }
     const double moves = meeting.end_seconds -
                          std::max(state.now_seconds, meeting.begin_seconds);
@@ -243,6 +272,7 @@ class Simulation {
     state.times.bubble_seconds +=
         meeting.end_seconds - state.now_seconds - moves;
     state.now_seconds = meeting.end_seconds;
+    return true;
   }
 
   const Lane* lane_of(size_t number, const Action& action) {
@@ -276,9 +306,12 @@ class Simulation {
     return found->second[static_cast<size_t>(rank)];
   }
 
-  double cost_seconds(size_t number, const Action& action) {
+  void set_cost(size_t number, const Action& action, Meeting& meeting) {
     if (action.transfer == TransferKind::Copy) {
-      return copy_seconds(action.bytes, cluster_);
+      meeting.cost_seconds = copy_seconds(action.bytes, cluster_);
+      const MemoryTier* host = find_tier(cluster_, "host");
+      meeting.device_share = host == nullptr ? 0 : host->link.device_share;
+      return;
     }
     const int64_t rank = states_[number].ranks->ranks.front();
     const std::vector<int64_t> ranks =
@@ -286,13 +319,15 @@ class Simulation {
             ? group(action.axes, rank)
             : std::vector<int64_t>{rank, rank + action.peer_offset};
     if (ranks.size() == 1) {
-      return 0;
+      return;
     }
-    return transfer_seconds(
+    const Link link = link_between(cluster_, ranks);
+    meeting.cost_seconds = transfer_seconds(
         action.transfer,
         static_cast<int64_t>(ranks.size()),
         action.bytes,
-        link_between(cluster_, ranks));
+        link);
+    meeting.device_share = link.device_share;
   }
 
   void begin(size_t number, ClassState& state, const Action& action) {
@@ -302,7 +337,7 @@ class Simulation {
     Meeting& meeting = meetings_[{lane, count}];
     if (meeting.lane == nullptr) {
       meeting.lane = lane;
-      meeting.cost_seconds = cost_seconds(number, action);
+      set_cost(number, action, meeting);
     }
     meeting.members.emplace_back(number, state.next);
     meeting.arrived += 1;
@@ -362,9 +397,32 @@ class Simulation {
     for (double* free : wires(meeting)) {
       *free = meeting.end_seconds;
     }
+    if (meeting.device_share > 0 && meeting.cost_seconds > 0) {
+      for (const size_t number : meeting.lane->classes) {
+        take_device(number, meeting);
+      }
+    }
     for (const auto& [number, action] : meeting.members) {
       states_[number].spans[action].end_seconds = meeting.end_seconds;
       let_go_on(number);
+    }
+  }
+
+  // Nothing that can go on is before the meeting's begin.
+  void take_device(size_t number, const Meeting& meeting) {
+    ClassState& state = states_[number];
+    const auto going = going_.find({state.now_seconds, number});
+    if (going == going_.end() || !state.is_busy) {
+      state.taken_until_seconds = meeting.end_seconds;
+      state.taken_share = meeting.device_share;
+      return;
+    }
+    delay(state, meeting.device_share * meeting.cost_seconds);
+    going_.erase(going);
+    going_.insert({state.now_seconds, number});
+    const size_t last = state.next - 1;
+    if (state.ranks->actions[last].kind == Action::Kind::Call) {
+      state.spans[last].end_seconds = state.now_seconds;
     }
   }
 

@@ -2,7 +2,10 @@
 #include "simulate/simulate.h"
 
 #include "base/error.h"
+#include "profile/signatures.h"
+#include "simulate/reuse.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace weft {
@@ -41,6 +44,9 @@ TEST(Simulate, CostsAreTheLongerOfFlopsAndBytes) {
   device.call_seconds = 0.5;
   NodeCosts costs;
   EXPECT_EQ(call_seconds(costs, DType::F32, device), 0.5);
+  costs.is_free = true;
+  EXPECT_EQ(call_seconds(costs, DType::F32, device), 0);
+  costs.is_free = false;
   costs.flops = 200;
   EXPECT_EQ(call_seconds(costs, DType::F32, device), 0.5 + 2);
   EXPECT_EQ(call_seconds(costs, DType::F64, device), 0.5 + 4);
@@ -52,6 +58,76 @@ TEST(Simulate, CostsAreTheLongerOfFlopsAndBytes) {
   costs.read_bytes = 60;
   costs.written_bytes = 40;
   EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 0.5 + 20);
+}
+
+TEST(Simulate, WhatWasUsedLongAgoHasLeftTheCaches) {
+  Device device;
+  device.rates = {{DType::F32, 1e9}};
+  device.memory_bytes_per_second = 10;
+  device.efficiencies = {{Work::Memory, {{100, 4}, {1000, 1}}}};
+  EXPECT_TRUE(has_caches(device));
+  NodeCosts costs;
+  costs.read_bytes = 60;
+  costs.written_bytes = 40;
+  EXPECT_DOUBLE_EQ(call_seconds(costs, DType::F32, device), 10 / 4.0);
+  EXPECT_DOUBLE_EQ(
+      call_seconds(costs, DType::F32, device, {{20, 50}, {40, 5000}}),
+      10 / 4.0 + 4 * (1 - 1 / 4.0));
+  // Devices that have to be busy to be fast.
+  device.efficiencies = {{Work::Memory, {{100, 0.5}, {1000, 1}}}};
+  EXPECT_FALSE(has_caches(device));
+
+  const Program step = parse_program(
+      "program @p on <data=1>\n"
+      "block @step ranks 0 to 0 {\n"
+      "  input %x : f32[4] = batch \"0\" at [-]\n"
+      "forward:\n"
+      "  %a = aten.neg(%x) : f32[4] at [-]\n"
+      "  %v = aten.view(%a, [2, 2]) : f32[2, 2] at [-, -]\n"
+      "  %b = aten.neg(%v) : f32[2, 2] at [-, -]\n"
+      "  %c = aten.neg(%x) : f32[4] at [-]\n"
+      "  return loss = %c\n"
+      "}\n",
+      "p");
+  const Block& block = step.blocks.front();
+  const auto uses =
+      uses_of(block, node_costs(block.function, signatures(block.function)));
+  // Calls move 32 bytes each. %x was read by the last one, in the step before.
+  ASSERT_EQ(uses[0].size(), 2u);
+  EXPECT_EQ(uses[0][0].bytes, 16);
+  EXPECT_EQ(uses[0][0].since_bytes, 32);
+  EXPECT_TRUE(uses[1].empty());
+  EXPECT_EQ(uses[2][0].since_bytes, 32);
+  EXPECT_EQ(uses[3][0].since_bytes, 64);
+  // %c was written in the step before.
+  EXPECT_EQ(uses[3][1].bytes, 16);
+  EXPECT_EQ(uses[3][1].since_bytes, 96);
+}
+
+TEST(Simulate, CostsFollowTheKindOfWorkAndTheSizeOfItsParts) {
+  Device device;
+  device.rates = {{DType::F32, 100}};
+  device.memory_bytes_per_second = 1e9;
+  device.efficiencies = {
+      {Work::Attention, {{10, 0.25}, {1000, 0.5}}},
+      {Work::Tangent, {{1, 0.1}}}};
+  NodeCosts attention;
+  attention.work = Work::Attention;
+  attention.flops = 3000;
+  attention.hidden_flops = 1000;
+  // 2 heads of 1000 flops that are computed.
+  attention.parts = 2;
+  EXPECT_DOUBLE_EQ(call_seconds(attention, DType::F32, device), 20 / 0.5);
+  attention.parts = 200;
+  EXPECT_DOUBLE_EQ(call_seconds(attention, DType::F32, device), 20 / 0.25);
+  // Backward as forward, where nobody measured it.
+  attention.work = Work::AttentionBackward;
+  EXPECT_DOUBLE_EQ(call_seconds(attention, DType::F32, device), 20 / 0.25);
+  NodeCosts gelu;
+  gelu.work = Work::Tangent;
+  gelu.flops = 50;
+  gelu.functions = 10;
+  EXPECT_DOUBLE_EQ(call_seconds(gelu, DType::F32, device), 0.1 / 0.1);
 }
 
 TEST(Simulate, ProductsTakeRoundsOfTiles) {
@@ -106,6 +182,19 @@ TEST(Simulate, TransfersAreMessagesAndBytes) {
   Link slow = link;
   slow.start_seconds = 5;
   EXPECT_EQ(transfer_seconds(TransferKind::Send, 2, 100, slow), 5 + 1 + 10);
+  for (const TransferKind kind : kTransferKinds) {
+    const bool has_curve =
+        std::find(std::begin(kTransfers), std::end(kTransfers), name(kind)) !=
+        std::end(kTransfers);
+    EXPECT_EQ(
+        has_curve, kind != TransferKind::Receive && kind != TransferKind::Copy)
+        << name(kind);
+  }
+  Link small = link;
+  small.efficiencies = {{"send", {{100, 0.5}}}};
+  EXPECT_EQ(transfer_seconds(TransferKind::Send, 2, 100, small), 1 + 20);
+  EXPECT_EQ(transfer_seconds(TransferKind::Receive, 2, 100, small), 1 + 20);
+  EXPECT_EQ(transfer_seconds(TransferKind::AllGather, 2, 100, small), 1 + 10);
   Cluster cluster;
   cluster.device.memory_bytes_per_second = 10;
   EXPECT_EQ(copy_seconds(5, cluster), 1);
@@ -198,6 +287,61 @@ TEST(Simulate, CollectivesRunBesideCalls) {
   EXPECT_EQ(overlaps.events[1].stream, Stream::Communication);
   EXPECT_EQ(overlaps.events[1].start_seconds, 1);
   EXPECT_EQ(overlaps.events[1].end_seconds, 2);
+}
+
+// As CollectivesRunBesideCalls, where cores that compute also copy.
+TEST(Simulate, TransfersTakeTheirShareOfDevices) {
+  Cluster cluster = parse_cluster(kCluster, "c");
+  const auto seconds = [&](const std::string& middle) {
+    const Timeline timeline = simulate(program(middle), cluster);
+    verify(timeline);
+    return step_seconds(timeline);
+  };
+  const std::string waits =
+      "  wait %g.sum\n"
+      "  %a = aten.neg(%x) : f32[] at []\n";
+  const std::string overlaps =
+      "  %a = aten.neg(%x) : f32[] at []\n"
+      "  wait %g.sum\n";
+  cluster.groups.front().link.device_share = 1;
+  EXPECT_EQ(seconds(waits), 1 + 1 + 1);
+  EXPECT_EQ(seconds(overlaps), 1 + 1 + 1);
+  cluster.groups.front().link.device_share = 0.5;
+  EXPECT_EQ(seconds(waits), 1 + 1 + 1);
+  EXPECT_EQ(seconds(overlaps), 1 + 1 + 0.5);
+  const StepSummary summary = summarize(program(overlaps), cluster);
+  EXPECT_EQ(summary.step_seconds, 2.5);
+  EXPECT_EQ(summary.times.compute_seconds, 2);
+  EXPECT_EQ(summary.times.communication_seconds, 0.5);
+}
+
+// Rank 1 computes while what rank 0 sends comes in, which rank 1 needs later.
+TEST(Simulate, ACallUnderWayEndsLater) {
+  Cluster cluster = parse_cluster(kCluster, "c");
+  cluster.groups.front().link.device_share = 1;
+  const Program staged = parse_program(
+      "program @p on <pipe=2>\n"
+      "block @first ranks 0 to 0 {\n"
+      "  input %x : f32[] = batch \"0\" at []\n"
+      "forward:\n"
+      "  %a = aten.neg(%x) : f32[] at []\n"
+      "  start %a.sent = send(%a) to 1\n"
+      "  wait %a.sent\n"
+      "}\n"
+      "block @second ranks 1 to 1 {\n"
+      "  input %y : f32[] = batch \"0\" at []\n"
+      "forward:\n"
+      "  start %a = receive : f32[] at [] from 0\n"
+      "  %b = aten.neg(%y) : f32[] at []\n"
+      "  %c = aten.neg(%b) : f32[] at []\n"
+      "  wait %a\n"
+      "  return loss = %c\n"
+      "}\n",
+      "p");
+  const Timeline timeline = simulate(staged, cluster);
+  verify(timeline);
+  // Calls of 1 s; the message takes 0.75 s from 1 s on.
+  EXPECT_EQ(step_seconds(timeline), 2 + 0.75);
 }
 
 TEST(Simulate, TellsWhereTheTimeGoes) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads tables of GPT runs.
 #include "base/error.h"
 #include "base/text.h"
 #include "simulate/gpt_run.h"
