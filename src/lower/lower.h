@@ -19,6 +19,9 @@ struct LowerOptions {
   std::vector<std::string> disabled;
   // Print each pass's seconds to stderr.
   bool print_times = false;
+  // Verify after every pass, so that a message names the one that is wrong;
+  // else after the last alone, for whoever lowers many plans to choose one.
+  bool verify_each = true;
 };
 
 // Throws UserError when the plan does not fit the graph or asks for more ranks

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace weft {
@@ -39,6 +40,8 @@ void overlap_block(Block& block) {
   // Started, and nobody has asked for it yet: by value, the first result of its
   // transfer.
   std::vector<ValueId> pending(block.function.values.size(), ValueId::None);
+  // Those of which that is so.
+  std::set<size_t> open;
   // By the first result of a transfer: sends that are waited for after it.
   std::map<ValueId, std::vector<ValueId>> followers;
   // The transfer whose wait was put off just before.
@@ -51,6 +54,7 @@ void overlap_block(Block& block) {
     out.emplace_back(Wait{first});
     for (const ValueId other : transfer[index(first)]->results) {
       pending[index(other)] = ValueId::None;
+      open.erase(index(other));
     }
     for (const ValueId send : std::exchange(followers[first], {})) {
       wait_for(send);
@@ -73,7 +77,7 @@ void overlap_block(Block& block) {
       wait_for(value);
     }
     for (const ValueId end : ends(block, instruction)) {
-      for (size_t i = 0; i < pending.size(); ++i) {
+      for (const size_t i : std::vector<size_t>(open.begin(), open.end())) {
         const auto reads_it = [&](ValueId operand) {
           return storage[index(operand)] == storage[index(end)];
         };
@@ -89,6 +93,7 @@ void overlap_block(Block& block) {
     if (const auto* start = std::get_if<Start>(&instruction)) {
       for (const ValueId result : start->results) {
         pending[index(result)] = start->results.front();
+        open.insert(index(result));
       }
     }
   }

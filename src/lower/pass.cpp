@@ -173,7 +173,9 @@ void run_passes(
           after);
       before = std::move(after);
     }
-    check_pass(pass, lowering);
+    if (options.verify_each || &pass == &passes.back()) {
+      check_pass(pass, lowering);
+    }
     if (options.print_times) {
       const std::chrono::duration<double> taken = Clock::now() - start;
       std::cerr << std::fixed << std::setprecision(3) << std::setw(9)

@@ -89,9 +89,10 @@ struct Pass {
   bool by_position = false;
 };
 
-// Runs the passes in order. After each one the graph or program is verified;
-// an error of the pass or of the verifier is rethrown with the pass's name in
-// front. Throws UserError for a name in `disabled` that is no optional pass.
+// Runs the passes in order. After each one, or the last alone if the options
+// say so, the graph or program is verified; an error of the pass or of the
+// verifier is rethrown with the pass's name in front. Throws UserError for a
+// name in `disabled` that is no optional pass.
 void run_passes(
     const std::vector<Pass>& passes,
     Lowering& lowering,

@@ -218,20 +218,30 @@ class Placement {
   Packing pack(const std::vector<size_t>& order) const {
     Packing packing;
     packing.offsets.assign(items_.size(), 0);
+    struct Placed {
+      int64_t offset = 0;
+      int64_t begin = 0;
+      int64_t end = 0;
+      size_t number = 0;
+    };
     // Sorted by offset.
-    std::vector<size_t> placed;
+    std::vector<Placed> placed;
     for (const size_t number : order) {
       const PlacedItem& item = items_[number];
       int64_t offset = 0;
       // Again when it was moved: its two parts meet others at other times.
       for (bool moved = true; moved;) {
         moved = false;
-        for (const size_t other : placed) {
-          const int64_t start = packing.offsets[other];
-          if (start >= offset + whole_bytes(item)) {
+        for (const Placed& other : placed) {
+          if (other.offset >= offset + whole_bytes(item)) {
             break;
           }
-          const int64_t above = lift(item, offset, items_[other], start);
+          // Most live at other times.
+          if (other.end < item.begin || other.begin > item.end) {
+            continue;
+          }
+          const int64_t above =
+              lift(item, offset, items_[other.number], other.offset);
           moved = moved || above > offset;
           offset = above;
         }
@@ -242,10 +252,10 @@ class Placement {
           placed.begin(),
           placed.end(),
           offset,
-          [&](int64_t value, size_t other) {
-            return value < packing.offsets[other];
+          [](int64_t value, const Placed& other) {
+            return value < other.offset;
           });
-      placed.insert(at, number);
+      placed.insert(at, {offset, item.begin, item.end, number});
     }
     return packing;
   }

@@ -18,6 +18,7 @@
 #include "lower/expand_nodes.h"
 #include "lower/halo.h"
 #include "lower/move.h"
+#include "lower/node_choices.h"
 #include "lower/pass.h"
 #include "lower/ring.h"
 #include "lower/time_layout.h"
@@ -80,7 +81,8 @@ class Propagation {
         is_settled_(step_.values.size(), false),
         hints_(step_.values.size()),
         of_parameter_(step_.values.size(), false),
-        is_for_update_(step_.values.size(), false) {
+        is_for_update_(step_.values.size(), false),
+        choices_(step_) {
     for (const Node& node : step_.nodes) {
       rules_.push_back(rule_of(step_, node));
     }
@@ -102,11 +104,15 @@ class Propagation {
     }
     resting_ = made_;
     assignments_.resize(step_.nodes.size());
+    std::unordered_map<std::string_view, ValueId> parameters;
     for (const Input& input : step_.inputs) {
       place_input(input);
+      if (input.kind == InputKind::Parameter) {
+        parameters.emplace(input.keys.front(), input.value);
+      }
     }
     for (const Input& input : step_.inputs) {
-      place_state(input);
+      place_state(input, parameters);
     }
     hint_gradients();
   }
@@ -140,18 +146,18 @@ class Propagation {
   }
 
   // What no decision names of an optimizer's state lies as its parameter does.
-  void place_state(const Input& state) {
+  void place_state(
+      const Input& state,
+      const std::unordered_map<std::string_view, ValueId>& parameters) {
     const size_t i = index(state.value);
     if (state.kind != InputKind::State || decided_[i]) {
       return;
     }
     const std::string_view key = state.keys.front();
-    for (const Input& input : step_.inputs) {
-      if (input.kind == InputKind::Parameter &&
-          key.substr(0, key.rfind('.')) == input.keys.front() &&
-          step_[input.value].type.sizes == step_.values[i].type.sizes) {
-        made_[i] = resting_[i] = resting_[index(input.value)];
-      }
+    const auto parameter = parameters.find(key.substr(0, key.rfind('.')));
+    if (parameter != parameters.end() &&
+        step_[parameter->second].type.sizes == step_.values[i].type.sizes) {
+      made_[i] = resting_[i] = resting_[index(parameter->second)];
     }
   }
 
@@ -319,6 +325,12 @@ class Propagation {
     return ring && is_split(ring->stays) && is_split(ring->passes);
   }
 
+  bool may_expand(const Node& node) const {
+    const OpDef* def = find_op(node.op);
+    return def != nullptr && def->expand != nullptr &&
+           !lowering_.unexpanded.contains(step_[node.results.front()].name);
+  }
+
   // Whether the node should become several that can be split where this one
   // must be whole: where that is little work, else it is better split
   // elsewhere.
@@ -326,9 +338,7 @@ class Propagation {
       const Node& node,
       const Rule& rule,
       const std::vector<Suggestion>& suggestions) const {
-    const OpDef* def = find_op(node.op);
-    if (def == nullptr || def->expand == nullptr ||
-        lowering_.unexpanded.contains(step_[node.results.front()].name)) {
+    if (!may_expand(node)) {
       return false;
     }
     int64_t largest = 1;
@@ -560,7 +570,35 @@ class Propagation {
     return total;
   }
 
-  void visit(size_t number) {
+  Situation situation(size_t number) const {
+    const Node& node = step_.nodes[number];
+    const bool is_node_later = is_later(node.phase);
+    Situation out = {
+        .node = static_cast<NodeId>(number),
+        .operands = {},
+        .results = {},
+        .may_expand = may_expand(node)};
+    for_each_operand(node, [&](ValueId value) {
+      Situation::Operand& operand = out.operands.emplace_back();
+      operand.rests = resting_[index(value)];
+      operand.of_parameter = of_parameter_[index(value)];
+      for (const Moved& moved : moved_[index(value)]) {
+        if (moved.is_later == is_node_later) {
+          operand.moved.push_back(moved.layout);
+        }
+      }
+    });
+    for (const ValueId value : node.results) {
+      Situation::Result& result = out.results.emplace_back();
+      if (const Layout* wanted = target(value)) {
+        result.wanted = *wanted;
+      }
+      result.is_for_update = is_for_update_[index(value)];
+    }
+    return out;
+  }
+
+  NodeChoice choose(size_t number) const {
     const Node& node = step_.nodes[number];
     const Rule& rule = rules_[number];
     std::vector<Suggestion> suggestions;
@@ -586,10 +624,21 @@ class Propagation {
         break;
       }
     }
-    if (!best.ring && should_expand(node, rule, suggestions)) {
+    const bool is_expanded =
+        !best.ring && should_expand(node, rule, suggestions);
+    return {.assignment = std::move(best), .is_expanded = is_expanded};
+  }
+
+  void visit(size_t number) {
+    Situation now = situation(number);
+    const NodeChoice* choice = choices_.find(now);
+    if (choice == nullptr) {
+      choice = &choices_.add(std::move(now), choose(number));
+    }
+    if (choice->is_expanded) {
       expanded_.insert(number);
     }
-    set(number, best);
+    set(number, choice->assignment);
   }
 
   void set(size_t number, const Assignment& assignment) {
@@ -736,6 +785,7 @@ class Propagation {
   std::vector<bool> of_parameter_;
   // Read by the optimizer.
   std::vector<bool> is_for_update_;
+  NodeChoices choices_;
   // Nodes to expand.
   std::set<size_t> expanded_;
   // For every value, where nodes of this round have had it moved.

@@ -178,11 +178,11 @@ class Recomputation {
     const std::vector<Node> before = std::move(step_.nodes);
     before_ = &before;
     step_.nodes.clear();
+    // By value that the node reads, what it reads instead.
+    std::vector<ValueId> now(step_.values.size());
     for (Node node : before) {
       if (is_later(node.phase)) {
-        std::vector<ValueId> now(step_.values.size());
         for (const ValueId read : operands(node)) {
-          now.resize(step_.values.size());
           now[index(read)] = later(read);
         }
         replace_operands(node, now);

@@ -2,8 +2,9 @@
 #include "plan/name_patterns.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace weft {
 namespace {
@@ -41,32 +42,49 @@ bool says_the_same(const Decision& a, const Decision& b) {
 
 std::vector<Decision> with_patterns(
     const std::vector<Decision>& decisions, const Function& step) {
-  std::map<std::string, const Decision*> by_name;
-  std::map<std::string, size_t> uses;
+  std::unordered_map<std::string_view, const Decision*> by_name;
+  std::unordered_map<std::string, std::vector<const Decision*>> by_pattern;
+  std::vector<std::string> patterns;
   for (const Decision& decision : decisions) {
     by_name[decision.pattern] = &decision;
-    ++uses[pattern_of(decision.pattern)];
+    patterns.push_back(pattern_of(decision.pattern));
+    by_pattern[patterns.back()].push_back(&decision);
   }
-  std::set<std::string> written;
+  // Whether all that the pattern matches have decisions that say the same.
+  const auto holds = [&](const std::string& pattern) {
+    const std::vector<const Decision*>& all = by_pattern.at(pattern);
+    const auto agrees = [&](const Decision* other) {
+      return says_the_same(*other, *all.front());
+    };
+    if (all.size() == 1 || !std::all_of(all.begin(), all.end(), agrees)) {
+      return false;
+    }
+    // Most names differ in how they end.
+    const std::string_view end =
+        std::string_view(pattern).substr(pattern.rfind('*') + 1);
+    return std::all_of(
+        step.values.begin(), step.values.end(), [&](const Value& value) {
+          if (!value.name.ends_with(end) || !matches(pattern, value.name)) {
+            return true;
+          }
+          const auto it = by_name.find(value.name);
+          return it != by_name.end() && agrees(it->second);
+        });
+  };
+  std::unordered_map<std::string, bool> known;
+  std::unordered_set<std::string> written;
   std::vector<Decision> out;
-  for (const Decision& decision : decisions) {
-    const std::string pattern = pattern_of(decision.pattern);
+  for (size_t i = 0; i < decisions.size(); ++i) {
+    const std::string& pattern = patterns[i];
     if (written.contains(pattern)) {
       continue;
     }
-    const bool holds =
-        uses[pattern] > 1 &&
-        std::all_of(
-            step.values.begin(), step.values.end(), [&](const Value& value) {
-              if (!matches(pattern, value.name)) {
-                return true;
-              }
-              const auto it = by_name.find(value.name);
-              return it != by_name.end() &&
-                     says_the_same(*it->second, decision);
-            });
-    out.push_back(decision);
-    if (holds) {
+    const auto [at, is_new] = known.try_emplace(pattern, false);
+    if (is_new) {
+      at->second = holds(pattern);
+    }
+    out.push_back(decisions[i]);
+    if (at->second) {
       out.back().pattern = pattern;
       written.insert(pattern);
     }

@@ -144,9 +144,14 @@ std::vector<StageStart> balanced_stages(const Function& step, int64_t stages) {
   }
   for (size_t s = 1; s < count; ++s) {
     for (size_t end = s + 1; end < places.size(); ++end) {
-      for (size_t begin = s; begin < end; ++begin) {
+      for (size_t begin = end; begin-- > s;) {
+        // Whoever begins earlier costs more.
+        if (places[end].cost_before - places[begin].cost_before >
+            least[s][end]) {
+          break;
+        }
         const double now = std::max(least[s - 1][begin], cost(begin, end));
-        if (now < least[s][end]) {
+        if (now <= least[s][end]) {
           least[s][end] = now;
           from[s][end] = begin;
         }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace weft {
@@ -258,8 +260,12 @@ class PlanVerifier {
 
   void check_recompute() const {
     const std::vector<std::string> names = made_in_forward();
+    // Most lines are names.
+    const std::unordered_set<std::string_view> known(
+        names.begin(), names.end());
     for (const Recompute& line : plan_.recompute) {
       const bool found =
+          known.contains(line.pattern) ||
           std::any_of(names.begin(), names.end(), [&](const auto& name) {
             return matches(line.pattern, name);
           });

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace weft {
@@ -17,7 +18,7 @@ struct Course {
   // Where it stopped at a factor that cannot be split: that many sections would
   // leave the factor whole.
   int64_t sections = 1;
-  Spots spots;
+  std::map<ValueId, Spot> spots;
   // Nodes that it reached.
   std::vector<size_t> nodes;
 };
@@ -31,7 +32,13 @@ class TensorSplitter {
         vocabulary_(vocabulary),
         parameters_(step_.values.size()),
         spots_(step_.values.size()),
-        is_last_(step_.nodes.size(), true) {
+        is_last_(step_.nodes.size(), true),
+        is_given_(step_.values.size(), false) {
+    for (const Output& output : step_.outputs) {
+      if (output.kind != OutputKind::Buffer) {
+        is_given_[index(output.value)] = true;
+      }
+    }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       products_.push_back(
           step_.nodes[i].phase == Phase::Forward ? product_of(rules_, i)
@@ -185,18 +192,17 @@ class TensorSplitter {
   }
 
   void keep(const Course& course) {
-    for (size_t i = 0; i < course.spots.size(); ++i) {
-      if (course.spots[i]) {
-        spots_[i] = course.spots[i];
-      }
+    for (const auto& [value, spot] : course.spots) {
+      spots_[index(value)] = spot;
     }
     for (const size_t node : course.nodes) {
       const Rule& rule = rules_.rule(node);
       for (size_t r = 0; r < step_.nodes[node].results.size(); ++r) {
-        const auto& spot = course.spots[index(step_.nodes[node].results[r])];
+        const auto spot = course.spots.find(step_.nodes[node].results[r]);
         const auto factor =
-            spot ? factor_at(rule, {true, static_cast<int>(r)}, *spot)
-                 : std::nullopt;
+            spot != course.spots.end()
+                ? factor_at(rule, {true, static_cast<int>(r)}, spot->second)
+                : std::nullopt;
         if (!factor) {
           continue;
         }
@@ -211,7 +217,6 @@ class TensorSplitter {
   // From a factor of a product's result through all readers in forward.
   Course follow(size_t node, const FactorSpot& from, bool is_strict) const {
     Course course;
-    course.spots.resize(step_.values.size());
     std::set<size_t> next;
     if (!reach(course, node, from, next)) {
       course.is_open = false;
@@ -241,21 +246,18 @@ class TensorSplitter {
             is_everywhere && !is_summed(rule, factor.factor, place.tensor);
         continue;
       }
-      course.spots[index(result)] = spot_at(rule, place, factor);
+      if (const auto spot = spot_at(rule, place, factor)) {
+        course.spots[result] = *spot;
+      } else {
+        course.spots.erase(result);
+      }
       for (const NodeId user : rules_.users(result)) {
         if (step_.nodes[index(user)].phase == Phase::Forward) {
           next.insert(index(user));
         }
       }
       // What the user is given must be whole.
-      is_everywhere =
-          is_everywhere && std::none_of(
-                               step_.outputs.begin(),
-                               step_.outputs.end(),
-                               [result](const Output& o) {
-                                 return o.value == result &&
-                                        o.kind != OutputKind::Buffer;
-                               });
+      is_everywhere = is_everywhere && !is_given_[index(result)];
     }
     course.nodes.push_back(node);
     return is_everywhere;
@@ -269,11 +271,12 @@ class TensorSplitter {
     const Rule& rule = rules_.rule(node);
     const std::vector<ValueId> read = operands(step_.nodes[node]);
     for (size_t o = 0; o < read.size(); ++o) {
-      const std::optional<Spot> spot = course.spots[index(read[o])];
-      if (!spot) {
+      const auto found = course.spots.find(read[o]);
+      if (found == course.spots.end()) {
         continue;
       }
-      const auto factor = factor_at(rule, {false, static_cast<int>(o)}, *spot);
+      const Spot spot = found->second;
+      const auto factor = factor_at(rule, {false, static_cast<int>(o)}, spot);
       if (!factor) {
         course.is_open = false;
         continue;
@@ -281,7 +284,7 @@ class TensorSplitter {
       // A split that reaches beyond the factor is one of the factor only if it
       // divides.
       const bool divides =
-          factor->size == spot->size || factor->size % ways_ == 0;
+          factor->size == spot.size || factor->size % ways_ == 0;
       const Factor& what = rule.factors[static_cast<size_t>(factor->factor)];
       if (what.kind != FactorKind::Free || !divides || !fits(factor->size)) {
         course.is_open = false;
@@ -311,6 +314,8 @@ class TensorSplitter {
   Spots spots_;
   std::vector<std::optional<Product>> products_;
   std::vector<bool> is_last_;
+  // By value: the step returns it, and not as a buffer.
+  std::vector<bool> is_given_;
 };
 
 }  // namespace

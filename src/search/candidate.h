@@ -44,8 +44,10 @@ int64_t total(const MemoryParts& parts);
 // What a candidate would take.
 struct Estimate {
   double step_seconds = 0;
-  // No less than this: what the busiest rank computes.
+  // No less than this: what the busiest rank computes, and how long its wires
+  // are taken.
   double busy_seconds = 0;
+  double wire_seconds = 0;
   // Of step_seconds: stages that wait for each other, what is made again,
   // exchanges of gradients and parameters that nothing hides, updates.
   double bubble_seconds = 0;

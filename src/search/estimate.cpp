@@ -11,6 +11,7 @@
 #include "simulate/simulate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -57,6 +58,12 @@ UnitCost between(const Estimator::Table& table, int32_t begin, int32_t end) {
       .state_bytes = b.state_bytes - a.state_bytes};
 }
 
+// Among ranks that share the parameters, and to the next stage.
+struct Links {
+  const Link* data = nullptr;
+  const Link* next = nullptr;
+};
+
 struct Stage {
   int32_t begin = 0;
   int32_t end = 0;
@@ -74,33 +81,29 @@ class Composition {
  public:
   Composition(
       const Candidate& candidate,
-      const StepUnits& units,
-      const Cluster& cluster,
+      const Estimator::Cuts& cuts,
+      const Links& links,
       int64_t budget,
       const Estimator::Table& base,
       const Estimator::Table& whole)
       : words_(candidate.words),
         candidate_(candidate),
-        units_(units),
-        cluster_(cluster),
+        cuts_(cuts),
+        links_(links),
         budget_(budget),
         base_(base),
         whole_(whole),
+        units_(static_cast<int32_t>(cuts.at_or_before.size()) - 1),
         stages_(stage_count(candidate.words)),
-        chunks_(stages_ / words_.pipeline) {
-    for (const UnitCost& unit : base.units) {
-      largest_parameter_ = std::max(largest_parameter_, unit.parameter_bytes);
-      largest_gradient_ = std::max(largest_gradient_, unit.gradient_bytes);
-      slowest_unit_ =
-          std::max(slowest_unit_, unit.forward_seconds + unit.backward_seconds);
-    }
-  }
+        chunks_(stages_ / words_.pipeline) {}
 
   Estimate run() {
     Estimate out;
-    if (units_.size() < stages_ || cuts() + 1 < stages_) {
+    if (cuts_.most_stages() < stages_) {
       out.reason =
-          cat(stages_, " stages of a step that can be cut into ", cuts() + 1);
+          cat(stages_,
+              " stages of a step that can be cut into ",
+              cuts_.most_stages());
       return out;
     }
     const std::optional<std::vector<Stage>> found =
@@ -114,19 +117,6 @@ class Composition {
   }
 
  private:
-  bool can_cut(int32_t unit) const {
-    return unit == units_.size() ||
-           !units_.units[static_cast<size_t>(unit)].stage_pattern.empty();
-  }
-
-  int64_t cuts() const {
-    int64_t count = 0;
-    for (int32_t i = 1; i < units_.size(); ++i) {
-      count += can_cut(i) ? 1 : 0;
-    }
-    return count;
-  }
-
   // Micro-batches of a stage that are under way at once, at the most.
   int64_t under_way(int64_t stage) const {
     const int64_t all = words_.micro_batches;
@@ -158,10 +148,11 @@ class Composition {
     parts.state_bytes = piece(cost.state_bytes, 1);
     const bool is_summed_up = words_.micro_batches > 1 || words_.pipeline > 1;
     parts.gradient_bytes =
-        is_summed_up ? piece(cost.gradient_bytes, 2)
-                     : std::min(cost.gradient_bytes, 2 * largest_gradient_);
+        is_summed_up
+            ? piece(cost.gradient_bytes, 2)
+            : std::min(cost.gradient_bytes, 2 * base_.largest_gradient_bytes);
     if (words_.zero >= 3) {
-      parts.temporary_bytes += 2 * largest_parameter_;
+      parts.temporary_bytes += 2 * base_.largest_parameter_bytes;
     }
     parts.kept_bytes = cost.kept_bytes * under_way(stage);
     parts.temporary_bytes += cost.temporary_bytes;
@@ -215,22 +206,41 @@ class Composition {
     return stage;
   }
 
+  // Where a stage ends at the latest that so many follow.
+  int32_t latest_end(int64_t following) const {
+    return cuts_
+        .places[cuts_.places.size() - 1 - static_cast<size_t>(following)];
+  }
+
   // The last place at which a stage may end, from `begin` on and no later than
   // `end`; -1: none.
   int32_t last_cut(int32_t begin, int32_t end) const {
-    while (end > begin && !can_cut(end)) {
-      --end;
-    }
-    return end > begin ? end : -1;
+    const int32_t cut = cuts_.at_or_before[static_cast<size_t>(end)];
+    return cut > begin ? cut : -1;
   }
 
   // The longest stage from `begin` on that takes no longer than the limit; time
   // and memory grow with every unit.
   std::optional<Stage> longest(
       int32_t begin, int32_t most, int64_t number, double limit) const {
+    // What is made again only adds to this.
+    const std::vector<double>& seconds = base_.before_seconds;
+    const auto beyond = std::upper_bound(
+        seconds.begin() + begin + 1,
+        seconds.begin() + most + 1,
+        seconds[static_cast<size_t>(begin)] + limit);
+    most = last_cut(begin, static_cast<int32_t>(beyond - seconds.begin()) - 1);
     std::optional<Stage> best;
+    if (most < 0) {
+      return best;
+    }
+    best = fitting(begin, most, number);
+    if (best && best->seconds() <= limit) {
+      return best;
+    }
+    best.reset();
     int32_t low = begin;
-    int32_t high = most + 1;
+    int32_t high = most;
     while (high - low > 1) {
       const int32_t end = last_cut(low, (low + high) / 2);
       if (end < 0) {
@@ -252,13 +262,10 @@ class Composition {
     std::vector<Stage> out;
     int32_t begin = 0;
     for (int64_t number = 0; number < stages_; ++number) {
-      const auto left = static_cast<int32_t>(stages_ - number - 1);
-      std::optional<Stage> best;
-      if (left > 0) {
-        best = longest(begin, units_.size() - left, number, limit);
-      } else {
-        best = fitting(begin, units_.size(), number);
-      }
+      const int64_t left = stages_ - number - 1;
+      const std::optional<Stage> best =
+          left > 0 ? longest(begin, latest_end(left), number, limit)
+                   : fitting(begin, units_, number);
       if (!best || best->seconds() > limit) {
         return std::nullopt;
       }
@@ -274,19 +281,15 @@ class Composition {
     if (!best || stages_ == 1) {
       return best;
     }
-    double high = 0;
-    double all = 0;
-    for (const Stage& stage : *best) {
-      high = std::max(high, stage.seconds());
-      all += stage.seconds();
-    }
-    double low =
-        std::max(slowest_unit_, all / static_cast<double>(2 * stages_));
+    double high = slowest(*best);
+    double low = std::max(
+        base_.slowest_seconds,
+        base_.before_seconds.back() / static_cast<double>(stages_));
     for (int i = 0; i < kHalvings && high - low > kNearEnough * high; ++i) {
       const double middle = (low + high) / 2;
       std::optional<std::vector<Stage>> now = fill(middle);
       if (now) {
-        high = middle;
+        high = slowest(*now);
         best = std::move(now);
       } else {
         low = middle;
@@ -295,56 +298,96 @@ class Composition {
     return best;
   }
 
-  // By time alone; all units of the same kind.
+  static double slowest(const std::vector<Stage>& stages) {
+    double seconds = 0;
+    for (const Stage& stage : stages) {
+      seconds = std::max(seconds, stage.seconds());
+    }
+    return seconds;
+  }
+
+  // Of the places where a stage from `begin` on may end, up to `most`, which is
+  // one of them, the one that has nearest to so many seconds before it.
+  int32_t nearest_cut(int32_t begin, int32_t most, double wanted) const {
+    const std::vector<double>& seconds = base_.before_seconds;
+    const auto at = static_cast<int32_t>(
+        std::lower_bound(
+            seconds.begin() + begin + 1, seconds.begin() + most, wanted) -
+        seconds.begin());
+    const int32_t below = last_cut(begin, at - 1);
+    int32_t above = at;
+    while (last_cut(above - 1, above) < 0) {
+      ++above;
+    }
+    const auto off = [&](int32_t end) {
+      return std::abs(seconds[static_cast<size_t>(end)] - wanted);
+    };
+    return below < 0 || off(above) < off(below) ? above : below;
+  }
+
+  // By time alone; then of every position as few units are made again whole as
+  // its memory asks for.
   std::optional<std::vector<Stage>> even_cut() const {
-    for (const bool whole : {false, true}) {
-      if (whole && !candidate_.may_mix) {
-        break;
-      }
-      std::vector<Stage> out;
-      const Estimator::Table& table = whole ? whole_ : base_;
-      const UnitCost all = between(table, 0, units_.size());
-      const double share = (all.forward_seconds + all.backward_seconds) /
-                           static_cast<double>(stages_);
-      std::vector<MemoryParts> at(static_cast<size_t>(words_.pipeline));
-      int32_t begin = 0;
-      for (int64_t number = 0; number < stages_; ++number) {
-        const auto left = static_cast<int32_t>(stages_ - number - 1);
-        int32_t best = -1;
-        double least = 0;
-        for (int32_t end = begin + 1; end <= units_.size() - left; ++end) {
-          if (left == 0 ? end != units_.size() : !can_cut(end)) {
-            continue;
-          }
-          const UnitCost cost = between(table, 0, end);
-          const double off = std::abs(
-              cost.forward_seconds + cost.backward_seconds -
-              share * static_cast<double>(number + 1));
-          if (best < 0 || off < least) {
-            best = end;
-            least = off;
-          }
-        }
-        if (best < 0) {
-          return std::nullopt;
-        }
-        out.push_back(stage_of(begin, best, whole ? best - begin : 0, number));
-        add(at[static_cast<size_t>(number % words_.pipeline)],
-            out.back().memory);
-        begin = best;
-      }
-      const bool fits = std::all_of(at.begin(), at.end(), [&](const auto& one) {
-        return total(one) <= budget_;
-      });
-      if (fits) {
-        // The memory of a position is that of its stages together.
-        for (size_t i = 0; i < out.size(); ++i) {
-          out[i].memory = at[i % at.size()];
-        }
-        return out;
+    const double share =
+        base_.before_seconds.back() / static_cast<double>(stages_);
+    std::vector<Stage> out;
+    int32_t begin = 0;
+    for (int64_t number = 0; number < stages_; ++number) {
+      const int64_t left = stages_ - number - 1;
+      const int32_t end = left == 0
+                              ? units_
+                              : nearest_cut(
+                                    begin,
+                                    latest_end(left),
+                                    share * static_cast<double>(number + 1));
+      out.push_back(stage_of(begin, end, 0, number));
+      begin = end;
+    }
+    for (int64_t position = 0; position < words_.pipeline; ++position) {
+      if (!make_fit(out, position)) {
+        return std::nullopt;
       }
     }
-    return std::nullopt;
+    return out;
+  }
+
+  // As many units of each of the position's stages, whose memory is that of all
+  // of them. False when nothing fits.
+  bool make_fit(std::vector<Stage>& stages, int64_t position) const {
+    const auto first = static_cast<size_t>(position);
+    const auto step = static_cast<size_t>(words_.pipeline);
+    const auto fits_with = [&](int32_t whole) {
+      MemoryParts all;
+      for (size_t i = first; i < stages.size(); i += step) {
+        Stage& stage = stages[i];
+        stage = stage_of(
+            stage.begin,
+            stage.end,
+            std::min(whole, stage.end - stage.begin),
+            static_cast<int64_t>(i));
+        add(all, stage.memory);
+      }
+      for (size_t i = first; i < stages.size(); i += step) {
+        stages[i].memory = all;
+      }
+      return total(all) <= budget_;
+    };
+    if (fits_with(0)) {
+      return true;
+    }
+    int32_t low = 0;
+    int32_t high = 0;
+    for (size_t i = first; i < stages.size(); i += step) {
+      high = std::max(high, stages[i].end - stages[i].begin);
+    }
+    if (!candidate_.may_mix || !fits_with(high)) {
+      return false;
+    }
+    while (high - low > 1) {
+      const int32_t middle = (low + high) / 2;
+      (fits_with(middle) ? high : low) = middle;
+    }
+    return fits_with(high);
   }
 
   static void add(MemoryParts& to, const MemoryParts& more) {
@@ -362,13 +405,13 @@ class Composition {
         candidate_.may_mix || candidate_.recompute == RecomputePolicy::Full;
     int32_t begin = 0;
     for (int64_t number = 0; number < stages_; ++number) {
-      int32_t end = number + 1 == stages_
-                        ? units_.size()
-                        : std::max<int32_t>(
-                              begin + 1,
-                              static_cast<int32_t>(
-                                  units_.size() * (number + 1) / stages_));
-      end = std::min(end, units_.size());
+      int32_t end =
+          number + 1 == stages_
+              ? units_
+              : std::max<int32_t>(
+                    begin + 1,
+                    static_cast<int32_t>(units_ * (number + 1) / stages_));
+      end = std::min(end, units_);
       const Stage stage =
           stage_of(begin, end, is_whole ? end - begin : 0, number);
       if (total(stage.memory) > most) {
@@ -387,33 +430,36 @@ class Composition {
             human_bytes(static_cast<double>(budget_)));
   }
 
-  std::vector<int64_t> data_group() const {
-    std::vector<int64_t> group;
-    for (int64_t i = 0; i < words_.data; ++i) {
-      group.push_back(i * ranks_a_part(candidate_));
-    }
-    return group;
-  }
-
   double exchange(TransferKind kind, int64_t bytes) const {
     const int64_t ranks = words_.data;
     if (ranks == 1 || bytes == 0) {
       return 0;
     }
-    const std::vector<int64_t> group = data_group();
     const int64_t once = bytes / ranks * (ranks - 1);
     return transfer_seconds(
         kind,
         ranks,
         kind == TransferKind::AllReduce ? 2 * once : once,
-        link_between(cluster_, group));
+        *links_.data);
+  }
+
+  // How long they take the wires of a rank in a step, at the least.
+  double on_wire(const Stage& stage) const {
+    const int64_t gradients = stage.cost.gradient_bytes;
+    const double shared =
+        words_.zero == 0
+            ? exchange(TransferKind::AllReduce, gradients)
+            : exchange(TransferKind::ReduceScatter, gradients) +
+                  exchange(TransferKind::AllGather, stage.cost.parameter_bytes);
+    return static_cast<double>(words_.micro_batches) *
+               stage.cost.transfer_seconds +
+           shared;
   }
 
   // What the exchanges of a stage's gradients and parameters add to a step.
   double exposed(const Stage& stage) const {
     // Of exchanges, what nothing can hide, for they take the device.
-    const double share =
-        words_.data > 1 ? link_between(cluster_, data_group()).device_share : 0;
+    const double share = words_.data > 1 ? links_.data->device_share : 0;
     const double backward = stage.cost.backward_seconds;
     const double forward = stage.cost.forward_seconds;
     const int64_t gradients = stage.cost.gradient_bytes;
@@ -422,7 +468,8 @@ class Composition {
       const double all = exchange(TransferKind::AllReduce, gradients);
       // The last unit's are ready when backward ends.
       const double last = exchange(
-          TransferKind::AllReduce, std::min(gradients, largest_gradient_));
+          TransferKind::AllReduce,
+          std::min(gradients, base_.largest_gradient_bytes));
       return std::max({all - backward, std::min(last, all), share * all});
     }
     const double scattered = exchange(TransferKind::ReduceScatter, gradients);
@@ -431,13 +478,14 @@ class Composition {
         {scattered - backward,
          exchange(
              TransferKind::ReduceScatter,
-             std::min(gradients, largest_gradient_)),
+             std::min(gradients, base_.largest_gradient_bytes)),
          share * scattered});
     if (words_.zero < 3) {
       return out + gathered;
     }
     const double first = exchange(
-        TransferKind::AllGather, std::min(parameters, largest_parameter_));
+        TransferKind::AllGather,
+        std::min(parameters, base_.largest_parameter_bytes));
     return out + std::max({gathered - forward, first, share * gathered}) +
            std::max({gathered - backward, 0.0, share * gathered});
   }
@@ -449,6 +497,7 @@ class Composition {
     std::vector<double> again(busy.size(), 0);
     std::vector<double> exchanges(busy.size(), 0);
     std::vector<double> updates(busy.size(), 0);
+    std::vector<double> wires(busy.size(), 0);
     double through = 0;
     double sent = 0;
     for (size_t i = 0; i < stages.size(); ++i) {
@@ -457,17 +506,16 @@ class Composition {
       busy[position] += stage.seconds();
       again[position] += stage.cost.again_seconds;
       exchanges[position] += exposed(stage);
+      wires[position] += on_wire(stage);
       updates[position] +=
           stage.cost.update_seconds /
           (words_.zero > 0 ? static_cast<double>(words_.data) : 1.0);
       through += stage.seconds();
       if (i + 1 < stages.size()) {
-        const int64_t stride = ranks_a_part(candidate_) * words_.data;
-        sent += 2 * transfer_seconds(
-                        TransferKind::Send,
-                        2,
-                        stage.cost.output_bytes,
-                        link_between(cluster_, {0, stride}));
+        sent +=
+            2 *
+            transfer_seconds(
+                TransferKind::Send, 2, stage.cost.output_bytes, *links_.next);
       }
       if (total(stage.memory) > total(out.memory)) {
         out.memory = stage.memory;
@@ -494,6 +542,7 @@ class Composition {
                                                                          : last;
     }
     out.busy_seconds = parts * slowest;
+    out.wire_seconds = *std::max_element(wires.begin(), wires.end());
     out.bubble_seconds = bubble + sent;
     out.again_seconds = parts * *std::max_element(again.begin(), again.end());
     out.update_seconds = updates[last];
@@ -504,45 +553,84 @@ class Composition {
 
   const Parallel& words_;
   const Candidate& candidate_;
-  const StepUnits& units_;
-  const Cluster& cluster_;
+  const Estimator::Cuts& cuts_;
+  const Links& links_;
   const int64_t budget_;
   const Estimator::Table& base_;
   const Estimator::Table& whole_;
+  const int32_t units_;
   const int64_t stages_;
   // Stages a position.
   const int64_t chunks_;
-  int64_t largest_parameter_ = 0;
-  int64_t largest_gradient_ = 0;
-  double slowest_unit_ = 0;
 };
+
+Estimator::Cuts cuts_of(const StepUnits& units) {
+  Estimator::Cuts cuts;
+  cuts.at_or_before.push_back(0);
+  for (int32_t i = 1; i <= units.size(); ++i) {
+    if (i == units.size() ||
+        !units.units[static_cast<size_t>(i)].stage_pattern.empty()) {
+      cuts.places.push_back(i);
+    }
+    cuts.at_or_before.push_back(cuts.places.empty() ? 0 : cuts.places.back());
+  }
+  return cuts;
+}
 
 }  // namespace
 
 Estimator::Estimator(const Graph& graph, const Cluster& cluster)
     : cluster_(cluster),
       units_(step_units(step_of(graph))),
-      shrunk_(shrink(graph, units_)) {}
+      cuts_(cuts_of(units_)),
+      shrunk_(shrink(graph, units_)),
+      samples_(shrunk_.graph, shrunk_.units, cluster) {}
 
 const Estimator::Table& Estimator::table(const SampleKey& key) {
-  const auto found = tables_.find(key);
-  if (found != tables_.end()) {
-    return found->second;
+  const auto [at, is_new] = tables_.try_emplace(key);
+  Table& out = at->second;
+  if (!is_new) {
+    return out;
   }
-  Table& out = tables_[key];
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<UnitCost> costs;
   try {
-    costs = sample_costs(shrunk_.graph, shrunk_.units, key, cluster_);
+    costs = samples_.costs(key);
   } catch (const UserError& error) {
     out.reason = error.what();
+  }
+  sample_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  if (!out.reason.empty()) {
     return out;
   }
   out.before.emplace_back();
-  for (const int32_t unit : shrunk_.stands_for) {
-    out.units.push_back(costs[static_cast<size_t>(unit)]);
-    out.before.push_back(sum(out.before.back(), out.units.back()));
+  out.before_seconds.push_back(0);
+  for (const int32_t number : shrunk_.stands_for) {
+    const UnitCost& unit = costs[static_cast<size_t>(number)];
+    const double seconds = unit.forward_seconds + unit.backward_seconds;
+    out.before.push_back(sum(out.before.back(), unit));
+    out.before_seconds.push_back(out.before_seconds.back() + seconds);
+    out.largest_parameter_bytes =
+        std::max(out.largest_parameter_bytes, unit.parameter_bytes);
+    out.largest_gradient_bytes =
+        std::max(out.largest_gradient_bytes, unit.gradient_bytes);
+    out.slowest_seconds = std::max(out.slowest_seconds, seconds);
   }
   return out;
+}
+
+const Link& Estimator::data_link(int64_t ranks, int64_t stride) {
+  const auto [at, is_new] = links_.try_emplace({ranks, stride});
+  if (is_new && ranks > 1) {
+    std::vector<int64_t> group;
+    for (int64_t i = 0; i < ranks; ++i) {
+      group.push_back(i * stride);
+    }
+    at->second = link_between(cluster_, group);
+  }
+  return at->second;
 }
 
 double Estimator::least_seconds(const Candidate& candidate) {
@@ -550,9 +638,8 @@ double Estimator::least_seconds(const Candidate& candidate) {
   if (!base.reason.empty()) {
     return 0;
   }
-  const UnitCost all = between(base, 0, units_.size());
   return static_cast<double>(candidate.words.micro_batches) *
-         (all.forward_seconds + all.backward_seconds) /
+         base.before_seconds.back() /
          static_cast<double>(candidate.words.pipeline);
 }
 
@@ -566,8 +653,12 @@ Estimate Estimator::estimate(const Candidate& candidate, int64_t budget_bytes) {
     out.reason = base.reason.empty() ? whole.reason : base.reason;
     return out;
   }
-  return Composition(candidate, units_, cluster_, budget_bytes, base, whole)
-      .run();
+  const int64_t data = candidate.words.data;
+  const int64_t stride = ranks_a_part(candidate);
+  const Links links = {
+      .data = &data_link(data, stride),
+      .next = &data_link(candidate.words.pipeline > 1 ? 2 : 1, stride * data)};
+  return Composition(candidate, cuts_, links, budget_bytes, base, whole).run();
 }
 
 }  // namespace weft

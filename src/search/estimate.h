@@ -7,11 +7,13 @@
 #include "cluster/cluster.h"
 #include "graph/graph.h"
 #include "search/candidate.h"
+#include "search/samples.h"
 #include "search/shrink.h"
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -20,10 +22,16 @@ class Estimator {
  public:
   // Keeps a reference to the cluster.
   Estimator(const Graph& graph, const Cluster& cluster);
+  // It is referred to by what it holds.
+  Estimator(const Estimator&) = delete;
+  Estimator& operator=(const Estimator&) = delete;
 
   const StepUnits& units() const { return units_; }
-  // How many ways to compute a micro-batch were laid out so far.
+  // How many ways to compute a micro-batch were looked at so far, for how many
+  // of them a program was lowered, and what that took.
   int64_t samples() const { return static_cast<int64_t>(tables_.size()); }
+  int64_t lowered() const { return samples_.lowered(); }
+  double sample_seconds() const { return sample_seconds_; }
 
   // Stages are cut and layers chosen to be made again so that each stage fits
   // the budget and the slowest is as fast as may be: exactly, over all cuts,
@@ -34,20 +42,42 @@ class Estimator {
   // fit nothing.
   double least_seconds(const Candidate& candidate);
 
-  // Sums over the units before each.
+  // What the units cost under a key.
   struct Table {
     std::string reason;
-    std::vector<UnitCost> units;
+    // Sums over the units before each.
     std::vector<UnitCost> before;
+    // Of these, forward and backward.
+    std::vector<double> before_seconds;
+    // Of a unit, at the most.
+    int64_t largest_parameter_bytes = 0;
+    int64_t largest_gradient_bytes = 0;
+    double slowest_seconds = 0;
+  };
+
+  // Where a stage may end.
+  struct Cuts {
+    // Before which units; last, behind all of them.
+    std::vector<int32_t> places;
+    // By unit, the last place at or before it; 0: none.
+    std::vector<int32_t> at_or_before;
+
+    int64_t most_stages() const { return static_cast<int64_t>(places.size()); }
   };
 
  private:
   const Table& table(const SampleKey& key);
+  const Link& data_link(int64_t ranks, int64_t stride);
 
   const Cluster& cluster_;
   StepUnits units_;
+  Cuts cuts_;
   ShrunkStep shrunk_;
+  Samples samples_;
+  double sample_seconds_ = 0;
   std::map<SampleKey, Table> tables_;
+  // Among so many ranks that are so far from each other.
+  std::map<std::pair<int64_t, int64_t>, Link> links_;
 };
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "lower/lower.h"
+#include "ops/kernel.h"
 #include "profile/signatures.h"
 #include "program/live_bytes.h"
 #include "program/transfer.h"
@@ -15,21 +16,12 @@
 namespace weft {
 namespace {
 
-class Sampling {
+class ShapeFinder {
  public:
-  Sampling(
-      const Program& program,
-      const StepUnits& units,
-      const SampleKey& key,
-      const Cluster& cluster)
-      : program_(program),
-        block_(program.blocks.front()),
+  ShapeFinder(const Block& block, const StepUnits& units)
+      : block_(block),
         units_(units),
-        key_(key),
-        cluster_(cluster),
-        storage_(storages(block_)),
-        costs_(units.units.size()),
-        of_input_(block_.function.values.size(), -1) {
+        of_input_(block.function.values.size(), -1) {
     const std::vector<Input>& inputs = block_.function.inputs;
     WEFT_CHECK(inputs.size() == units.of_input.size(), "inputs are lost");
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -37,13 +29,12 @@ class Sampling {
     }
   }
 
-  std::vector<UnitCost> run() {
+  SampleShape run() {
+    out_.storage = storages(block_);
     find_places();
-    play();
-    measure_storages();
-    measure_memory();
-    measure_inputs();
-    return std::move(costs_);
+    find_lives();
+    find_changes();
+    return std::move(out_);
   }
 
  private:
@@ -61,15 +52,15 @@ class Sampling {
         phase = node.phase;
         unit = unit_of(node, unit);
       }
-      units_of_.push_back(unit);
-      phases_.push_back(phase);
+      out_.units.push_back(unit);
+      out_.phases.push_back(phase);
     }
   }
 
   int32_t unit_of(const Node& node, int32_t before) const {
     if (node.phase == Phase::Optimizer) {
       for (const ValueId read : operands(node)) {
-        const int32_t unit = of_input_[index(storage_[index(read)])];
+        const int32_t unit = of_input_[index(out_.storage[index(read)])];
         if (unit >= 0) {
           return unit;
         }
@@ -81,8 +72,98 @@ class Sampling {
     return unit < 0 ? before : unit;
   }
 
+  void find_lives() {
+    out_.lives.resize(block_.function.values.size());
+    for (size_t i = 0; i < block_.instructions.size(); ++i) {
+      const Instruction& instruction = block_.instructions[i];
+      for (const ValueId value : makes(block_, instruction)) {
+        StorageLife& life = life_of(value);
+        if (!life.is_made) {
+          life = {
+              .made = i, .freed = block_.instructions.size(), .is_made = true};
+        }
+      }
+      for (const ValueId value : reads(block_, instruction)) {
+        StorageLife& life = life_of(value);
+        if (out_.phases[i] == Phase::Forward) {
+          life.last_unit = std::max(life.last_unit, out_.units[i]);
+        }
+        if (out_.phases[i] == Phase::Optimizer && life.is_made &&
+            out_.phases[life.made] != Phase::Optimizer) {
+          life.is_gradient = true;
+        }
+      }
+      if (const auto* free = std::get_if<Free>(&instruction)) {
+        for (const ValueId value : free->values) {
+          life_of(value).freed = i;
+        }
+      }
+    }
+    for (StorageLife& life : out_.lives) {
+      life.is_kept = life.is_made && !life.is_gradient &&
+                     out_.phases[life.made] == Phase::Forward &&
+                     life.freed < block_.instructions.size() &&
+                     out_.phases[life.freed] != Phase::Forward;
+    }
+  }
+
+  StorageLife& life_of(ValueId value) {
+    return out_.lives[index(out_.storage[index(value)])];
+  }
+
+  void find_changes() {
+    const std::vector<Tier> tier = tiers(block_);
+    const auto add = [&](size_t at, ValueId storage, bool is_made) {
+      if (tier[index(storage)] == Tier::Device) {
+        out_.changes.push_back({at, storage, is_made});
+      }
+    };
+    for (size_t i = 0; i < block_.instructions.size(); ++i) {
+      for (const ValueId made : makes(block_, block_.instructions[i])) {
+        if (out_.storage[index(made)] == made) {
+          add(i, made, true);
+        }
+      }
+      if (const auto* free = std::get_if<Free>(&block_.instructions[i])) {
+        for (const ValueId value : free->values) {
+          add(i, out_.storage[index(value)], false);
+        }
+      }
+    }
+  }
+
+  const Block& block_;
+  const StepUnits& units_;
+  // By value that is an input, the unit that reads it first.
+  std::vector<int32_t> of_input_;
+  SampleShape out_;
+};
+
+class Sampling {
+ public:
+  Sampling(
+      const Block& block,
+      const SampleShape& shape,
+      const StepUnits& units,
+      const SampleKey& key,
+      const Cluster& cluster)
+      : block_(block),
+        shape_(shape),
+        units_(units),
+        key_(key),
+        cluster_(cluster),
+        costs_(units.units.size()) {}
+
+  std::vector<UnitCost> run() {
+    play();
+    measure_memory();
+    measure_inputs();
+    return std::move(costs_);
+  }
+
+ private:
   UnitCost& cost_at(size_t instruction) {
-    return costs_[static_cast<size_t>(units_of_[instruction])];
+    return costs_[static_cast<size_t>(shape_.units[instruction])];
   }
 
   // Ranks that differ in the axes of an exchange, as they would be numbered.
@@ -105,16 +186,24 @@ class Sampling {
     return ranks;
   }
 
+  const Link& link_among(const std::vector<int64_t>& ranks) {
+    const auto [at, is_new] = links_.try_emplace(ranks);
+    if (is_new) {
+      at->second = link_between(cluster_, ranks);
+    }
+    return at->second;
+  }
+
   // What an exchange takes, and what of that the device loses.
   struct Taken {
     double wire_seconds = 0;
     double device_seconds = 0;
   };
 
-  Taken seconds_of(const Start& start) const {
+  Taken seconds_of(const Start& start) {
     if (!is_collective(start.kind)) {
       // To a neighbour.
-      const Link link = link_between(cluster_, {0, key_.tensor});
+      const Link& link = link_among({0, key_.tensor});
       const double seconds =
           transfer_seconds(start.kind, 2, transfer_bytes(block_, start), link);
       return {seconds, link.device_share * seconds};
@@ -123,13 +212,26 @@ class Sampling {
     if (ranks.size() == 1) {
       return {};
     }
-    const Link link = link_between(cluster_, ranks);
+    const auto count = static_cast<int64_t>(ranks.size());
+    const Link& link = link_among(ranks);
     const double seconds = transfer_seconds(
         start.kind,
-        static_cast<int64_t>(ranks.size()),
-        wire_bytes(program_.meshes.front(), block_, start),
+        count,
+        collective_bytes(
+            start.kind,
+            count,
+            bytes_of(start.operands),
+            bytes_of(start.results)),
         link);
     return {seconds, link.device_share * seconds};
+  }
+
+  int64_t bytes_of(const std::vector<ValueId>& values) const {
+    int64_t bytes = 0;
+    for (const ValueId value : values) {
+      bytes += dense_bytes(block_.function[value].type);
+    }
+    return bytes;
   }
 
   void play() {
@@ -142,33 +244,39 @@ class Sampling {
             : std::vector<std::vector<Use>>(block_.instructions.size());
     double now = 0;
     double wire_free = 0;
-    std::map<ValueId, double> ends;
+    HostClock host;
+    const Device& device = cluster_.device;
+    std::vector<double> ends(function.values.size(), 0);
     for (size_t i = 0; i < block_.instructions.size(); ++i) {
       const double before = now;
       UnitCost& cost = cost_at(i);
       if (const auto* call = std::get_if<Call>(&block_.instructions[i])) {
         const Node& node = function.nodes[index(call->node)];
-        now += call_seconds(
-            nodes[index(call->node)],
-            function[node.results.front()].type.dtype,
-            cluster_.device,
-            uses[i]);
+        now = std::max(now, host.issue(device)) +
+              call_seconds(
+                  nodes[index(call->node)],
+                  function[node.results.front()].type.dtype,
+                  device,
+                  uses[i]);
+        host.ends_at(device, now);
       } else if (
           const auto* start = std::get_if<Start>(&block_.instructions[i])) {
         const Taken taken = seconds_of(*start);
+        now = std::max(now, host.issue(device));
+        host.ends_at(device, now);
         cost.transfer_seconds += taken.wire_seconds;
         if (taken.wire_seconds > 0) {
           wire_free = std::max(wire_free, now) + taken.wire_seconds;
         }
         for (const ValueId result : start->results) {
-          ends[result] = taken.wire_seconds > 0 ? wire_free : now;
+          ends[index(result)] = taken.wire_seconds > 0 ? wire_free : now;
         }
         now += taken.device_seconds;
       } else if (
           const auto* wait = std::get_if<Wait>(&block_.instructions[i])) {
-        now = std::max(now, ends[wait->value]);
+        now = std::max(now, ends[index(wait->value)]);
       }
-      switch (phases_[i]) {
+      switch (shape_.phases[i]) {
         case Phase::Recompute:
           cost.again_seconds += now - before;
           cost.backward_seconds += now - before;
@@ -185,90 +293,46 @@ class Sampling {
     }
   }
 
-  struct Life {
-    size_t made = 0;
-    size_t freed = 0;
-    // The last unit of forward that reads it.
-    int32_t last_unit = -1;
-    bool is_made = false;
-    bool is_gradient = false;
-  };
-
-  void measure_storages() {
-    lives_.resize(block_.function.values.size());
-    for (size_t i = 0; i < block_.instructions.size(); ++i) {
-      const Instruction& instruction = block_.instructions[i];
-      for (const ValueId value : makes(block_, instruction)) {
-        Life& life = lives_[index(storage_[index(value)])];
-        if (!life.is_made) {
-          life = {
-              .made = i, .freed = block_.instructions.size(), .is_made = true};
-        }
-      }
-      const bool is_free = std::holds_alternative<Free>(instruction);
-      for (const ValueId value : reads(block_, instruction)) {
-        Life& life = lives_[index(storage_[index(value)])];
-        if (!is_free && phases_[i] == Phase::Forward) {
-          life.last_unit = std::max(life.last_unit, units_of_[i]);
-        }
-        if (!is_free && phases_[i] == Phase::Optimizer && life.is_made &&
-            phases_[life.made] != Phase::Optimizer) {
-          life.is_gradient = true;
-        }
-      }
-      if (const auto* free = std::get_if<Free>(&instruction)) {
-        for (const ValueId value : free->values) {
-          lives_[index(storage_[index(value)])].freed = i;
-        }
-      }
-    }
-  }
-
-  bool is_kept(const Life& life) const {
-    return life.is_made && phases_[life.made] == Phase::Forward &&
-           life.freed < block_.instructions.size() &&
-           phases_[life.freed] != Phase::Forward && !life.is_gradient;
-  }
-
   void measure_memory() {
     const size_t count = block_.instructions.size();
-    // What is accounted for elsewhere.
+    // What is accounted for elsewhere, and what lives besides inputs.
     std::vector<int64_t> accounted(count + 1, 0);
-    for (size_t i = 0; i < lives_.size(); ++i) {
-      const Life& life = lives_[i];
-      const auto storage = static_cast<ValueId>(i);
+    std::vector<int64_t> live(count + 1, 0);
+    for (size_t i = 0; i < shape_.lives.size(); ++i) {
+      const StorageLife& life = shape_.lives[i];
       if (!life.is_made) {
         continue;
       }
-      const int64_t bytes = aligned(storage_bytes(block_, storage));
+      const int64_t bytes =
+          aligned(storage_bytes(block_, static_cast<ValueId>(i)));
       UnitCost& cost = cost_at(life.made);
       if (life.is_gradient) {
         cost.gradient_bytes += bytes;
-      } else if (is_kept(life)) {
+      } else if (life.is_kept) {
         cost.kept_bytes += bytes;
       }
-      if (life.is_gradient || is_kept(life)) {
+      if (life.is_gradient || life.is_kept) {
         accounted[life.made] += bytes;
         accounted[life.freed] -= bytes;
       }
-      if (phases_[life.made] == Phase::Forward) {
-        for (int32_t unit = units_of_[life.made]; unit < life.last_unit;
+      if (shape_.phases[life.made] == Phase::Forward) {
+        for (int32_t unit = shape_.units[life.made]; unit < life.last_unit;
              ++unit) {
           costs_[static_cast<size_t>(unit)].output_bytes += bytes;
         }
       }
     }
-    int64_t inputs = 0;
-    for (const Input& input : block_.function.inputs) {
-      inputs += aligned(storage_bytes(block_.function[input.value].type));
+    for (const StorageChange& change : shape_.changes) {
+      const int64_t bytes = storage_bytes(block_, change.storage);
+      live[change.instruction] += change.is_made ? bytes : -bytes;
     }
-    const std::vector<int64_t> live = live_bytes(block_);
     int64_t known = 0;
+    int64_t now = 0;
     for (size_t i = 0; i < count; ++i) {
       known += accounted[i];
+      now += live[i];
       UnitCost& cost = cost_at(i);
-      cost.temporary_bytes =
-          std::max(cost.temporary_bytes, live[i] - known - inputs);
+      cost.temporary_bytes = std::max(cost.temporary_bytes, now - known);
     }
   }
 
@@ -289,20 +353,14 @@ class Sampling {
     }
   }
 
-  const Program& program_;
   const Block& block_;
+  const SampleShape& shape_;
   const StepUnits& units_;
   const SampleKey& key_;
   const Cluster& cluster_;
-  const std::vector<ValueId> storage_;
   std::vector<UnitCost> costs_;
-  // By value that is an input, the unit that reads it first.
-  std::vector<int32_t> of_input_;
-  // By instruction.
-  std::vector<int32_t> units_of_;
-  std::vector<Phase> phases_;
-  // By storage.
-  std::vector<Life> lives_;
+  // By the ranks that meet.
+  std::map<std::vector<int64_t>, Link> links_;
 };
 
 }  // namespace
@@ -319,15 +377,37 @@ Parallel words_of(const SampleKey& key) {
   return words;
 }
 
+Program lower_sample(
+    const Graph& graph,
+    const StepUnits& units,
+    const SampleKey& key,
+    const Device& device) {
+  Plan plan = expand(words_of(key), graph, device);
+  set_recompute(plan, step_of(graph), units, key.recompute);
+  return lower_first_rank(graph, plan);
+}
+
+SampleShape sample_shape(const Program& program, const StepUnits& units) {
+  return ShapeFinder(program.blocks.front(), units).run();
+}
+
+std::vector<UnitCost> play_sample(
+    const Program& program,
+    const SampleShape& shape,
+    const StepUnits& units,
+    const SampleKey& key,
+    const Cluster& cluster) {
+  return Sampling(program.blocks.front(), shape, units, key, cluster).run();
+}
+
 std::vector<UnitCost> sample_costs(
     const Graph& graph,
     const StepUnits& units,
     const SampleKey& key,
     const Cluster& cluster) {
-  Plan plan = expand(words_of(key), graph, cluster.device);
-  set_recompute(plan, step_of(graph), units, key.recompute);
-  const Program program = lower_first_rank(graph, plan);
-  return Sampling(program, units, key, cluster).run();
+  const Program program = lower_sample(graph, units, key, cluster.device);
+  return play_sample(
+      program, sample_shape(program, units), units, key, cluster);
 }
 
 }  // namespace weft

@@ -5,9 +5,11 @@
 #include "cluster/cluster.h"
 #include "graph/graph.h"
 #include "plan/parallel.h"
+#include "program/program.h"
 #include "search/recompute_policy.h"
 #include "search/units.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -49,9 +51,56 @@ struct UnitCost {
   int64_t state_bytes = 0;
 };
 
-// By unit. The step is laid out and lowered for one rank (lower_first_rank),
-// and its instructions are played through with the cluster's costs; exchanges
-// over `data` are left out. Throws UserError where a word fits nothing.
+// The step laid out and lowered for one rank (lower_first_rank). Throws
+// UserError where a word fits nothing.
+Program lower_sample(
+    const Graph& graph,
+    const StepUnits& units,
+    const SampleKey& key,
+    const Device& device);
+
+// From when to when a storage lives, as numbers of instructions.
+struct StorageLife {
+  size_t made = 0;
+  size_t freed = 0;
+  // The last unit of forward that reads it.
+  int32_t last_unit = -1;
+  bool is_made = false;
+  bool is_gradient = false;
+  // From forward to backward.
+  bool is_kept = false;
+};
+
+// A storage of the device that is made or given back.
+struct StorageChange {
+  size_t instruction = 0;
+  ValueId storage = ValueId::None;
+  bool is_made = false;
+};
+
+// What a program is for the search, whatever the sizes of its values.
+struct SampleShape {
+  // By value, where it lies.
+  std::vector<ValueId> storage;
+  // By instruction.
+  std::vector<int32_t> units;
+  std::vector<Phase> phases;
+  // By value that is a storage.
+  std::vector<StorageLife> lives;
+  std::vector<StorageChange> changes;
+};
+SampleShape sample_shape(const Program& program, const StepUnits& units);
+
+// By unit: the program's instructions played through with the cluster's costs;
+// exchanges over `data` are left out.
+std::vector<UnitCost> play_sample(
+    const Program& program,
+    const SampleShape& shape,
+    const StepUnits& units,
+    const SampleKey& key,
+    const Cluster& cluster);
+
+// All of it.
 std::vector<UnitCost> sample_costs(
     const Graph& graph,
     const StepUnits& units,

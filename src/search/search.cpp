@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every candidate is estimated. In the order of their estimates those that a
 // program can be made for in reasonable time are lowered and simulated, until
-// none that is left can be faster: a rank computes for longer than the best
-// takes in all. What is too large for that is taken by its estimate.
+// none that is left can be faster: a rank computes, or its wires are taken, for
+// longer than the best takes in all. What is too large for that is taken by its
+// estimate.
 #include "search/search.h"
 
 #include "base/error.h"
@@ -22,8 +23,14 @@
 namespace weft {
 namespace {
 
-// Estimates may be that far above what the simulator says of the busy time.
+// Estimates may be that far above what the simulator says of the time that a
+// rank or its wires are busy.
 constexpr double kBusyShare = 0.97;
+// Of a candidate that is lowered quickly: with few rows a sample may be laid
+// out otherwise than the step.
+constexpr double kSmallBusyShare = 0.5;
+// So many cuts of a step into stages are all tried.
+constexpr size_t kMostCuts = 40;
 // So much more than there is may turn out to fit.
 constexpr double kDoubtful = 1.3;
 // A candidate that small is lowered rather than doubted, where what stays from
@@ -57,9 +64,20 @@ class Search {
     result_.rows = batch_rows(graph_);
     verify(options_.limits, result_.ranks);
     count_flops();
+    const double before_estimates = seconds();
     estimate_all();
+    const double before_simulation = seconds();
+    const double samples = estimator_.sample_seconds();
     simulate_best();
+    const double before_plan = seconds();
     finish();
+    result_.seconds = seconds();
+    result_.by_stage = {
+        .units = before_estimates,
+        .samples = samples,
+        .estimates = before_simulation - before_estimates - samples,
+        .simulation = before_plan - before_simulation,
+        .plan = result_.seconds - before_plan};
     return std::move(result_);
   }
 
@@ -148,6 +166,7 @@ class Search {
     if (fitting_) {
       tried.reason =
           cat("recompute=", name(*fitting_), " fits, and makes less again");
+      tried.is_settled = true;
       return tried;
     }
     if (rejected != rejected_.end() && micro < rejected->second) {
@@ -163,11 +182,7 @@ class Search {
               " times as long as another takes in all");
       return tried;
     }
-    tried.estimate = estimator_.estimate(candidate, result_.budget_bytes);
-    tried.reason = tried.estimate.reason;
-    if (tried.estimate.needed_bytes > 0) {
-      doubt(tried);
-    }
+    look_at(tried);
     if (tried.reason.empty()) {
       has_fit_ = true;
       best_estimate_ =
@@ -187,6 +202,15 @@ class Search {
     return tried;
   }
 
+  void look_at(Tried& tried) {
+    tried.estimate = estimator_.estimate(tried.candidate, result_.budget_bytes);
+    tried.reason = tried.estimate.reason;
+    tried.is_settled = false;
+    if (tried.estimate.needed_bytes > 0) {
+      doubt(tried);
+    }
+  }
+
   void doubt(Tried& tried) {
     const bool is_small = size_of(tried.candidate) <= kSmallSize;
     const double times = is_small ? kAnyTimes : kDoubtful;
@@ -203,11 +227,28 @@ class Search {
     }
   }
 
+  // The simulator's word counts for more than the estimate's: who was not
+  // simulated is taken to be as far from its estimate as the best that was.
   void sort() {
+    const Tried* best = nullptr;
+    for (const Tried& tried : result_.tried) {
+      if (tried.reason.empty() && tried.simulated_seconds &&
+          (best == nullptr ||
+           *tried.simulated_seconds < *best->simulated_seconds)) {
+        best = &tried;
+      }
+    }
+    const double times = best == nullptr ? 1
+                                         : *best->simulated_seconds /
+                                               best->estimate.step_seconds;
+    const auto expected = [&](const Tried& tried) {
+      return tried.simulated_seconds.value_or(
+          times * tried.estimate.step_seconds);
+    };
     std::stable_sort(
         result_.tried.begin(),
         result_.tried.end(),
-        [](const Tried& a, const Tried& b) {
+        [&](const Tried& a, const Tried& b) {
           if (a.reason.empty() != b.reason.empty()) {
             return a.reason.empty();
           }
@@ -215,7 +256,7 @@ class Search {
             return a.is_doubtful;
           }
           return (a.reason.empty() || a.is_doubtful) &&
-                 a.seconds() < b.seconds();
+                 expected(a) < expected(b);
         });
   }
 
@@ -226,30 +267,58 @@ class Search {
   }
 
   void simulate_best() {
-    int64_t left = options_.most_instructions;
-    double best = -1;
+    left_ = options_.most_instructions;
     result_.is_proved = true;
+    do {
+      has_more_ = false;
+      simulate_in_order();
+      sort();
+    } while (has_more_);
+  }
+
+  void simulate_in_order() {
     for (Tried& tried : result_.tried) {
       if (!tried.reason.empty() && !tried.is_doubtful) {
         break;
       }
+      const double least =
+          std::max(tried.estimate.busy_seconds, tried.estimate.wire_seconds);
+      const double share =
+          size_of(tried.candidate) <= kSmallSize ? kSmallBusyShare : kBusyShare;
       const bool can_win =
-          best < 0 || kBusyShare * tried.estimate.busy_seconds < best;
-      if (!can_win) {
+          best_simulated_ < 0 || share * least < best_simulated_;
+      if (!can_win || tried.simulated_seconds) {
         continue;
       }
-      if (size_of(tried.candidate) > left || is_out_of_time()) {
+      if (size_of(tried.candidate) > left_ || is_out_of_time()) {
         result_.is_proved = false;
         continue;
       }
-      left -= size_of(tried.candidate);
+      left_ -= size_of(tried.candidate);
       try_out(tried);
       if (tried.reason.empty() && tried.simulated_seconds &&
-          (best < 0 || *tried.simulated_seconds < best)) {
-        best = *tried.simulated_seconds;
+          (best_simulated_ < 0 || *tried.simulated_seconds < best_simulated_)) {
+        best_simulated_ = *tried.simulated_seconds;
+      }
+      if (!tried.reason.empty()) {
+        reopen(tried.candidate.words);
       }
     }
-    sort();
+  }
+
+  // What one of these words had settled, that does not fit after all: the next
+  // policy that seems to, and those before it.
+  void reopen(const Parallel& words) {
+    for (Tried& tried : result_.tried) {
+      if (!tried.is_settled || !(tried.candidate.words == words)) {
+        continue;
+      }
+      look_at(tried);
+      has_more_ = true;
+      if (tried.reason.empty() && !has_whole_layers(tried)) {
+        break;
+      }
+    }
   }
 
   // Lowers it, and where layers are made again for want of room does so again
@@ -285,8 +354,58 @@ class Search {
       tried.estimate = std::move(other);
     }
     tried = std::move(best);
-    if (tried.reason.empty() && size_of(tried.candidate) <= kSmallSize) {
+    if (size_of(tried.candidate) > kSmallSize ||
+        tried.estimate.stage_starts.size() < 2 || !tried.simulated_bytes) {
+      return;
+    }
+    std::vector<std::vector<int32_t>> cuts;
+    if (each_cut({0}, tried.estimate.stage_starts.size(), cuts)) {
+      try_cuts(cuts, tried);
+    } else if (tried.reason.empty()) {
       shift_stages(tried);
+    }
+  }
+
+  // All ways to cut units into stages, as first units; false: too many.
+  bool each_cut(
+      const std::vector<int32_t>& starts,
+      size_t stages,
+      std::vector<std::vector<int32_t>>& out) const {
+    if (starts.size() == stages) {
+      out.push_back(starts);
+      return out.size() <= kMostCuts;
+    }
+    for (int32_t i = starts.back() + 1; i < estimator_.units().size(); ++i) {
+      if (estimator_.units()
+              .units[static_cast<size_t>(i)]
+              .stage_pattern.empty()) {
+        continue;
+      }
+      std::vector<int32_t> more = starts;
+      more.push_back(i);
+      if (!each_cut(more, stages, out)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The fastest that fits, by the simulator.
+  void try_cuts(const std::vector<std::vector<int32_t>>& cuts, Tried& tried) {
+    const Tried first = tried;
+    for (const std::vector<int32_t>& starts : cuts) {
+      if (starts == first.estimate.stage_starts) {
+        continue;
+      }
+      Tried now = first;
+      now.estimate.stage_starts = starts;
+      now.simulated_seconds.reset();
+      lower_and_simulate(now);
+      if (now.reason.empty() &&
+          (!tried.reason.empty() ||
+           *now.simulated_seconds < *tried.simulated_seconds)) {
+        tried = std::move(now);
+      }
     }
   }
 
@@ -339,7 +458,9 @@ class Search {
   void lower_and_simulate(Tried& tried) {
     tried.reason.clear();
     try {
-      const Program program = lower(graph_, plan_for(tried), cluster_);
+      LowerOptions quick;
+      quick.verify_each = false;
+      const Program program = lower(graph_, plan_for(tried), cluster_, quick);
       int64_t most = 0;
       for (const Block& block : program.blocks) {
         most = std::max(most, peak_bytes(block));
@@ -353,7 +474,7 @@ class Search {
                 human_bytes(static_cast<double>(result_.budget_bytes)));
         return;
       }
-      tried.simulated_seconds = step_seconds(simulate(program, cluster_));
+      tried.simulated_seconds = summarize(program, cluster_).step_seconds;
     } catch (const UserError& error) {
       tried.reason = error.what();
     }
@@ -375,11 +496,11 @@ class Search {
 
   void finish() {
     result_.samples = estimator_.samples();
+    result_.lowered_samples = estimator_.lowered();
     if (!result_.tried.empty() && result_.tried.front().reason.empty()) {
       result_.plan = plan_for(result_.tried.front());
       verify(*result_.plan, graph_);
     }
-    result_.seconds = seconds();
   }
 
   const Graph& graph_;
@@ -398,6 +519,12 @@ class Search {
   // By words but for micro-batches, their number with which even Full is too
   // much: fewer of them are larger.
   std::map<std::string, int64_t> rejected_;
+  // What may still be lowered and simulated.
+  int64_t left_ = 0;
+  // The least so far; -1: none.
+  double best_simulated_ = -1;
+  // Candidates came back that were not looked at before.
+  bool has_more_ = false;
 };
 
 }  // namespace

@@ -43,6 +43,9 @@ struct Tried {
   // It needs little more than there is by the estimate, which only lowering can
   // settle.
   bool is_doubtful = false;
+  // One of the same words fits and makes less again; if lowering finds that it
+  // does not fit after all, this one is looked at.
+  bool is_settled = false;
 
   // What is known best.
   double seconds() const {
@@ -51,6 +54,18 @@ struct Tried {
   int64_t bytes() const {
     return simulated_bytes ? *simulated_bytes : total(estimate.memory);
   }
+};
+
+// Where the time of a search went.
+struct SearchSeconds {
+  // Finding units and making the step smaller.
+  double units = 0;
+  // Lowering for one rank, and playing through what that gives.
+  double samples = 0;
+  double estimates = 0;
+  double simulation = 0;
+  // Writing the plan that was found.
+  double plan = 0;
 };
 
 struct SearchResult {
@@ -71,9 +86,13 @@ struct SearchResult {
   // simulator: all others were simulated, or compute for longer.
   bool is_proved = false;
   bool is_out_of_time = false;
+  // How many ways to compute a micro-batch were looked at, and for how many of
+  // them programs were lowered.
   int64_t samples = 0;
+  int64_t lowered_samples = 0;
   int64_t simulated = 0;
   double seconds = 0;
+  SearchSeconds by_stage;
 };
 
 // Throws UserError for limits that contradict each other or the cluster.

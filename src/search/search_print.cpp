@@ -179,6 +179,15 @@ nlohmann::json to_json(const SearchResult& result, const Cluster& cluster) {
   out["rows"] = result.rows;
   out["budget_bytes"] = result.budget_bytes;
   out["search_seconds"] = result.seconds;
+  const SearchSeconds& by_stage = result.by_stage;
+  out["seconds_by_stage"] = {
+      {"units", by_stage.units},
+      {"samples", by_stage.samples},
+      {"estimates", by_stage.estimates},
+      {"simulation", by_stage.simulation},
+      {"plan", by_stage.plan}};
+  out["samples"] = result.samples;
+  out["lowered_samples"] = result.lowered_samples;
   out["simulated"] = result.simulated;
   out["is_proved"] = result.is_proved;
   out["is_out_of_time"] = result.is_out_of_time;

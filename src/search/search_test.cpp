@@ -2,7 +2,9 @@
 #include "search/search.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "lower/lower.h"
+#include "profile/text_table.h"
 #include "program/live_bytes.h"
 #include "search/estimate.h"
 #include "search/test_step.h"
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 
 namespace weft {
 namespace {
@@ -20,25 +23,48 @@ struct Case {
   Cluster cluster;
 };
 
+// Models, machines and memory of many kinds, all of them small.
 Case random_case(uint32_t seed) {
   std::mt19937 random(seed);
   const auto one_of = [&](std::vector<double> from) {
     return from[random() % from.size()];
   };
+  const auto count_of = [&](std::vector<int64_t> from) {
+    return from[random() % from.size()];
+  };
+  const int64_t devices = count_of({2, 2, 2, 2, 3, 4, 4, 4, 4, 8});
+  const int64_t rows = devices == 8 ? 8 : devices * count_of({1, 2});
+  const int64_t width = count_of({16, 32, 64});
+  const int64_t layers = devices == 2   ? count_of({2, 3, 4})
+                         : devices == 8 ? 2
+                                        : count_of({2, 2, 3});
+  const int64_t size = count_of({32, 64, 128});
+  std::vector<int64_t> hiddens(static_cast<size_t>(layers), size);
+  const bool is_even = random() % 2 == 0;
+  for (int64_t& hidden : hiddens) {
+    hidden = is_even ? hidden : count_of({16, 32, 64, 128, 256});
+  }
   Case out;
-  out.graph = chain_step(
-      2 + static_cast<int64_t>(random() % 2),
-      2 << random() % 2,
-      16 << random() % 3,
-      32 << random() % 3);
-  out.cluster =
-      test_cluster(2, one_of({1e8, 1e9, 1e10}), one_of({1e6, 1e7, 1e8, 1e9}));
+  out.graph = chain_step(hiddens, rows, width);
+  const bool has_nodes = devices % 4 == 0 && random() % 3 == 0;
+  const double flops = one_of({1e8, 1e9, 1e10});
+  const double link = one_of({1e6, 1e7, 1e8, 1e9, 1e10});
+  out.cluster = test_cluster(has_nodes ? devices / 2 : devices, flops, link);
+  if (has_nodes) {
+    Group pod = out.cluster.groups.front();
+    pod.name = "pod";
+    pod.count = 2;
+    pod.link.latency_seconds *= 10;
+    pod.link.bytes_per_second /= one_of({1, 10});
+    out.cluster.groups.push_back(pod);
+  }
   // Of what one rank takes that keeps everything.
   Plan alone;
   alone.graph = out.graph.name;
   const Program program = lower(out.graph, alone);
   out.cluster.device.memory_bytes = static_cast<int64_t>(
-      one_of({0.3, 0.4, 0.5, 0.7, 1.5}) *
+      (devices < 4 ? one_of({0.4, 0.5, 0.6, 0.8, 1.5})
+                   : one_of({0.25, 0.35, 0.5, 0.7, 1.5})) *
       static_cast<double>(peak_bytes(program.blocks.front())));
   return out;
 }
@@ -62,13 +88,50 @@ void each_cut(
   }
 }
 
-// The least simulated time of all candidates, all cuts, that fit; -1: none.
-double brute_force(const Case& one) {
+struct Found {
+  // -1: nothing fits.
+  double seconds = -1;
+  Candidate candidate;
+  std::vector<int32_t> starts;
+};
+
+// What the search has to say about what brute force found.
+std::string describe(const Found& found, const SearchResult& result) {
+  std::string text =
+      cat(print(found.candidate), " (", print_double(found.seconds), " s)");
+  for (const int32_t start : found.starts) {
+    text += cat(" ", start);
+  }
+  for (const Tried& tried : result.tried) {
+    if (tried.candidate == found.candidate) {
+      text +=
+          cat(": estimated ",
+              print_double(tried.estimate.step_seconds),
+              ", busy ",
+              print_double(tried.estimate.busy_seconds),
+              ", wires ",
+              print_double(tried.estimate.wire_seconds),
+              ", simulated ",
+              print_double(tried.simulated_seconds.value_or(-1)),
+              tried.is_doubtful ? ", doubtful" : "",
+              tried.reason.empty() ? "" : "; ",
+              tried.reason);
+      for (const int32_t start : tried.estimate.stage_starts) {
+        text += cat(" ", start);
+      }
+    }
+  }
+  return text;
+}
+
+// The least simulated time of all candidates, all cuts, that fit.
+Found brute_force(const Case& one) {
   const StepUnits units = step_units(step_of(one.graph));
-  double best = -1;
+  std::set<std::string> seen;
+  Found best;
   for (const Candidate& candidate : candidates(
            device_count(one.cluster),
-           device_count(one.cluster),
+           one.cluster.groups.front().count,
            batch_rows(one.graph),
            {})) {
     std::vector<std::vector<int32_t>> cuts;
@@ -80,7 +143,16 @@ double brute_force(const Case& one) {
       try {
         const Plan plan =
             plan_of(one.graph, units, candidate, estimate, one.cluster.device);
-        const Program program = lower(one.graph, plan, one.cluster);
+        // Policies may come to the same; no value here is large enough to be
+        // made again for being cheap.
+        Plan key = plan;
+        key.recompute_cheap = false;
+        if (!seen.insert(print(key)).second) {
+          continue;
+        }
+        LowerOptions quick;
+        quick.verify_each = false;
+        const Program program = lower(one.graph, plan, one.cluster, quick);
         int64_t most = 0;
         for (const Block& block : program.blocks) {
           most = std::max(most, peak_bytes(block));
@@ -88,8 +160,10 @@ double brute_force(const Case& one) {
         if (most > one.cluster.device.memory_bytes) {
           continue;
         }
-        const double seconds = step_seconds(simulate(program, one.cluster));
-        best = best < 0 ? seconds : std::min(best, seconds);
+        const double seconds = summarize(program, one.cluster).step_seconds;
+        if (best.seconds < 0 || seconds < best.seconds) {
+          best = {seconds, candidate, starts};
+        }
       } catch (const UserError&) {
         // A word that fits nothing.
       }
@@ -98,31 +172,50 @@ double brute_force(const Case& one) {
   return best;
 }
 
-// WEFT_SEARCH_CASES runs more of them.
-int cases() {
-  const char* wanted = std::getenv("WEFT_SEARCH_CASES");
-  return wanted == nullptr ? 3 : std::atoi(wanted);
+int setting(const char* name, int otherwise) {
+  const char* wanted = std::getenv(name);
+  return wanted == nullptr ? otherwise : std::atoi(wanted);
 }
 
+// A few small ones of many. 200 are a campaign of its own, of minutes:
+//   WEFT_SEARCH_CASES=200 build/release/src/search_test
+//     --gtest_filter=Search.FindsWhatBruteForceFinds
+// WEFT_SEARCH_FIRST is the first of them, so that several processes can share.
 TEST(Search, FindsWhatBruteForceFinds) {
   int found = 0;
-  int simulated = 0;
-  for (int seed = 0; seed < cases(); ++seed) {
+  int missed = 0;
+  int64_t simulated = 0;
+  double worst = 1;
+  const int first = setting("WEFT_SEARCH_FIRST", 4);
+  const int cases = setting("WEFT_SEARCH_CASES", 3);
+  for (int seed = first; seed < first + cases; ++seed) {
     const Case one = random_case(static_cast<uint32_t>(seed));
-    const double expected = brute_force(one);
+    const Found expected = brute_force(one);
     const SearchResult result = search(one.graph, one.cluster, {});
-    ASSERT_EQ(result.plan.has_value(), expected >= 0) << "case " << seed;
-    if (result.plan) {
-      ++found;
-      simulated += static_cast<int>(result.simulated);
-      const Tried& best = result.tried.front();
-      EXPECT_LE(best.seconds(), 1.01 * expected)
-          << "case " << seed << ": " << print(best.candidate);
-      EXPECT_LE(best.bytes(), one.cluster.device.memory_bytes);
+    // It may find what makes again a part of the layers, which brute force does
+    // not try.
+    const bool is_lost = !result.plan && expected.seconds >= 0;
+    EXPECT_FALSE(is_lost) << "case " << seed << ": "
+                          << describe(expected, result);
+    missed += is_lost ? 1 : 0;
+    if (!result.plan || expected.seconds < 0) {
+      continue;
     }
+    ++found;
+    simulated += result.simulated;
+    const Tried& best = result.tried.front();
+    const double times = best.seconds() / expected.seconds;
+    EXPECT_LE(times, 1.01) << "case " << seed << ": " << print(best.candidate)
+                           << " in place of " << describe(expected, result);
+    EXPECT_LE(best.bytes(), one.cluster.device.memory_bytes);
+    std::cout << "case " << seed << ": " << decimals(times, 4)
+              << " times brute force" << std::endl;
+    missed += times > 1.01 ? 1 : 0;
+    worst = std::max(worst, times);
   }
-  std::cout << found << " cases with a plan, " << simulated
-            << " candidates simulated\n";
+  std::cout << cases << " cases, " << found << " with a plan, " << missed
+            << " missed, the worst " << decimals(worst, 3)
+            << " times brute force; " << simulated << " candidates simulated\n";
 }
 
 TEST(Search, IsTheSameEveryTime) {

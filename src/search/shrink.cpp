@@ -48,9 +48,14 @@ class Shrinking {
       if (!is_equal(run)) {
         continue;
       }
-      for (int32_t unit = run.begin + 2; unit < run.end - 2; ++unit) {
-        drop(unit, run);
-        out.stands_for[static_cast<size_t>(unit)] = run.begin + 1;
+      const int32_t second = run.begin + 1;
+      const bool is_last_equal = are_alike(
+          later_[static_cast<size_t>(second)],
+          later_[static_cast<size_t>(run.end - 1)]);
+      const int32_t after = is_last_equal ? run.end - 1 : run.end - 2;
+      for (int32_t unit = second + 1; unit < after; ++unit) {
+        drop(unit, second, after);
+        out.stands_for[static_cast<size_t>(unit)] = second;
       }
     }
     out.graph.name = graph_.name;
@@ -113,12 +118,13 @@ class Shrinking {
   }
 
   // Whoever reads something of the unit reads the same of one that stays and
-  // was run before.
-  void drop(int32_t unit, const Run& run) {
+  // was run before: in forward of the one `before` it, in backward of the one
+  // `after` it.
+  void drop(int32_t unit, int32_t before, int32_t after) {
     const auto i = static_cast<size_t>(unit);
     is_dropped_[i] = true;
-    stand_in(forward_[i], forward_[static_cast<size_t>(run.begin + 1)]);
-    stand_in(later_[i], later_[static_cast<size_t>(run.end - 2)]);
+    stand_in(forward_[i], forward_[static_cast<size_t>(before)]);
+    stand_in(later_[i], later_[static_cast<size_t>(after)]);
   }
 
   void stand_in(
@@ -133,7 +139,17 @@ class Shrinking {
   }
 
   Function rest() {
-    Function out = step_;
+    Function out;
+    out.name = step_.name;
+    out.values = step_.values;
+    out.outputs = step_.outputs;
+    std::vector<bool> is_read(step_.values.size(), false);
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      if (!is_dropped_[static_cast<size_t>(units_.of_node[i])]) {
+        for_each_operand(
+            step_.nodes[i], [&](ValueId read) { is_read[index(read)] = true; });
+      }
+    }
     std::unordered_set<std::string> gone;
     std::vector<Input> inputs;
     for (size_t i = 0; i < step_.inputs.size(); ++i) {
@@ -143,7 +159,8 @@ class Shrinking {
                                    input.kind == InputKind::Buffer ||
                                    input.kind == InputKind::State;
       if (is_kept_between && unit >= 0 &&
-          is_dropped_[static_cast<size_t>(unit)]) {
+          is_dropped_[static_cast<size_t>(unit)] &&
+          !is_read[index(input.value)]) {
         gone.insert(input.keys.front());
         is_input_kept_.push_back(false);
       } else {
@@ -152,7 +169,6 @@ class Shrinking {
       }
     }
     out.inputs = std::move(inputs);
-    out.nodes.clear();
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       if (is_dropped_[static_cast<size_t>(units_.of_node[i])]) {
         continue;
@@ -164,7 +180,11 @@ class Shrinking {
       out.nodes.push_back(std::move(node));
     }
     std::erase_if(out.outputs, [&](const Output& output) {
-      return gone.contains(output.key);
+      const NodeId maker = step_[now_[index(output.value)]].node;
+      const bool is_made =
+          maker == NodeId::None ||
+          !is_dropped_[static_cast<size_t>(units_.of_node[index(maker)])];
+      return gone.contains(output.key) || !is_made;
     });
     for (Output& output : out.outputs) {
       output.value = now_[index(output.value)];

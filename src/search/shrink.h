@@ -10,9 +10,10 @@
 
 namespace weft {
 
-// Copies of a run of equal units that stay: two at either end, for the first
-// and the last may differ from those between them.
-inline constexpr int32_t kCopiesKept = 4;
+// Copies of a run of equal units that stay: the first and the last, which may
+// differ from those between them, and the second, for all that follow. Where
+// the last has another backward, the one before it stays, too.
+inline constexpr int32_t kCopiesKept = 3;
 
 struct ShrunkStep {
   // With the function `step` alone; names are those of the whole step.

@@ -8,17 +8,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace weft {
 
 // A chain of layers, each two products around a gelu, added to what came in;
-// trained by plain descent.
+// trained by plain descent. `hiddens`: by layer, what its first product makes.
 inline Graph chain_step(
-    int64_t layers, int64_t rows, int64_t width, int64_t hidden) {
+    const std::vector<int64_t>& hiddens, int64_t rows, int64_t width) {
+  const auto layers = static_cast<int64_t>(hiddens.size());
   const std::string x = cat("f32[", rows, ", ", width, "]");
-  const std::string h = cat("f32[", rows, ", ", hidden, "]");
-  const std::string up = cat("f32[", hidden, ", ", width, "]");
-  const std::string down = cat("f32[", width, ", ", hidden, "]");
   const auto turned = [](int64_t a, int64_t b) {
     return cat("f32[", a, ", ", b, "]{1, ", a, "}");
   };
@@ -30,6 +29,10 @@ inline Graph chain_step(
   std::string before = "batch.0";
   for (int64_t i = 0; i < layers; ++i) {
     const std::string l = cat("l.", i);
+    const int64_t hidden = hiddens[static_cast<size_t>(i)];
+    const std::string h = cat("f32[", rows, ", ", hidden, "]");
+    const std::string up = cat("f32[", hidden, ", ", width, "]");
+    const std::string down = cat("f32[", width, ", ", hidden, "]");
     for (const auto& [name, type] :
          {std::pair{".up", up}, std::pair{".down", down}}) {
       inputs +=
@@ -235,6 +238,12 @@ inline Graph chain_step(
           outputs,
           "}\n"),
       "chain");
+}
+
+inline Graph chain_step(
+    int64_t layers, int64_t rows, int64_t width, int64_t hidden) {
+  return chain_step(
+      std::vector<int64_t>(static_cast<size_t>(layers), hidden), rows, width);
 }
 
 inline Cluster test_cluster(

@@ -164,6 +164,42 @@ class UnitFinder {
     }
   }
 
+  // By value, the units that make or read it in forward, in their order.
+  std::vector<std::vector<int32_t>> units_with_values() const {
+    std::vector<std::vector<int32_t>> out(step_.values.size());
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      if (step_.nodes[i].phase != Phase::Forward) {
+        continue;
+      }
+      const auto add = [&](ValueId value) {
+        std::vector<int32_t>& units = out[index(value)];
+        if (units.empty() || units.back() != out_.of_node[i]) {
+          units.push_back(out_.of_node[i]);
+        }
+      };
+      for_each_operand(step_.nodes[i], add);
+      std::for_each(
+          step_.nodes[i].results.begin(), step_.nodes[i].results.end(), add);
+    }
+    return out;
+  }
+
+  // Backward goes from the last unit to the first: the latest unit, but no
+  // later than `last`, that has something to do with what the node reads; -1:
+  // none.
+  static int32_t latest_with(
+      const Node& node,
+      const std::vector<std::vector<int32_t>>& units_with,
+      int32_t last) {
+    int32_t latest = -1;
+    for_each_operand(node, [&](ValueId read) {
+      for (const int32_t unit : units_with[index(read)]) {
+        latest = unit <= last ? std::max(latest, unit) : latest;
+      }
+    });
+    return latest;
+  }
+
   // Backward and optimizer.
   void follow() {
     std::unordered_map<int32_t, int32_t> of_parameter;
@@ -173,6 +209,7 @@ class UnitFinder {
             out_.of_input[i];
       }
     }
+    const std::vector<std::vector<int32_t>> units_with = units_with_values();
     int32_t last = out_.size() - 1;
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       const Node& node = step_.nodes[i];
@@ -186,7 +223,9 @@ class UnitFinder {
           unit = unit < 0 && at != of_parameter.end() ? at->second : unit;
         }
       } else {
-        unit = out_.of_name(step_[node.results.front()].name);
+        const std::string& name = step_[node.results.front()].name;
+        unit = module_path(name).empty() ? -1 : out_.of_name(name);
+        unit = unit < 0 ? latest_with(node, units_with, last) : unit;
       }
       last = unit < 0 ? last : unit;
       out_.of_node[i] = last;

@@ -29,7 +29,8 @@ struct StepUnits {
   // They cover forward.
   std::vector<StepUnit> units;
   // By node of the step, the unit it belongs to: forward by its place, backward
-  // by its module, an update by who first reads the parameter.
+  // by its module or else by what it reads, an update by who first reads the
+  // parameter.
   std::vector<int32_t> of_node;
   // By input, the unit that reads it first; -1: none does.
   std::vector<int32_t> of_input;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/samples.h"
+
+#include "base/error.h"
+#include "plan/plan.h"
+#include "search/space.h"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <thread>
+
+namespace weft {
+namespace {
+
+int64_t least_divisor(int64_t of) {
+  for (int64_t i = 2; i * i <= of; ++i) {
+    if (of % i == 0) {
+      return i;
+    }
+  }
+  return of;
+}
+
+}  // namespace
+
+Samples::Samples(
+    const Graph& graph, const StepUnits& units, const Cluster& cluster)
+    : graph_(graph),
+      units_(units),
+      cluster_(cluster),
+      rows_(batch_rows(graph)),
+      fewest_parts_(least_divisor(rows_)) {
+  std::vector<std::pair<RecomputePolicy, Plan>> plans;
+  for (const RecomputePolicy policy : kRecomputePolicies) {
+    Plan plan;
+    set_recompute(plan, step_of(graph), units, policy);
+    const auto same =
+        std::find_if(plans.begin(), plans.end(), [&](const auto& other) {
+          return other.second.recompute == plan.recompute &&
+                 other.second.recompute_cheap == plan.recompute_cheap;
+        });
+    same_policy_[policy] = same == plans.end() ? policy : same->first;
+    plans.emplace_back(policy, std::move(plan));
+  }
+}
+
+std::vector<UnitCost> Samples::costs(const SampleKey& key) {
+  if (rows_ % key.batch_parts != 0) {
+    return sample_costs(graph_, units_, key, cluster_);
+  }
+  Family& family = family_of(key);
+  const int64_t rows = rows_ / key.batch_parts;
+  if (Between* known = between(family, rows)) {
+    if (const Program* program = known->program->at(rows)) {
+      return play_sample(*program, *known->shape, units_, key, cluster_);
+    }
+  }
+  if (!family.lowered.contains(rows)) {
+    lower_around(key);
+  }
+  const Lowered& one = family.lowered.at(rows);
+  WEFT_CHECK_USER(one.reason.empty(), one.reason);
+  return play_sample(one.sized.program, one.shape, units_, key, cluster_);
+}
+
+Samples::Family& Samples::family_of(const SampleKey& key) {
+  SampleKey any = key;
+  any.batch_parts = 0;
+  any.recompute = same_policy_.at(key.recompute);
+  return families_[any];
+}
+
+Samples::Lowered Samples::lower(const SampleKey& key) const {
+  Lowered out;
+  out.sized.rows = rows_ / key.batch_parts;
+  try {
+    out.sized.program = lower_sample(graph_, units_, key, cluster_.device);
+    out.shape = sample_shape(out.sized.program, units_);
+  } catch (const UserError& error) {
+    out.reason = error.what();
+  }
+  return out;
+}
+
+// The key, and what will be asked for next, at the same time: the same for
+// other policies, and of each the one with the most rows.
+void Samples::lower_around(const SampleKey& key) {
+  const int64_t rows = rows_ / key.batch_parts;
+  const int64_t most_rows = rows_ / fewest_parts_;
+  std::vector<SampleKey> keys;
+  for (const RecomputePolicy policy : kRecomputePolicies) {
+    SampleKey one = key;
+    one.recompute = policy;
+    Family& family = family_of(one);
+    if (same_policy_.at(policy) != policy) {
+      continue;
+    }
+    if (!family.lowered.contains(rows) && between(family, rows) == nullptr) {
+      keys.push_back(one);
+    }
+    one.batch_parts = fewest_parts_;
+    if (rows < most_rows && !family.lowered.contains(most_rows)) {
+      keys.push_back(one);
+    }
+  }
+  // What one has asked for goes by its policy's stand-in.
+  SampleKey wanted = key;
+  wanted.recompute = same_policy_.at(key.recompute);
+  if (std::find(keys.begin(), keys.end(), wanted) == keys.end()) {
+    keys.push_back(wanted);
+  }
+  std::vector<Lowered> done(keys.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < keys.size(); i = next++) {
+      done[i] = lower(keys[i]);
+    }
+  };
+  const unsigned threads = std::min<unsigned>(
+      std::max(std::thread::hardware_concurrency(), 1U),
+      static_cast<unsigned>(keys.size()));
+  std::vector<std::future<void>> others;
+  for (unsigned i = 1; i < threads; ++i) {
+    others.push_back(std::async(std::launch::async, work));
+  }
+  work();
+  for (std::future<void>& other : others) {
+    other.get();
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    family_of(keys[i]).lowered[done[i].sized.rows] = std::move(done[i]);
+    ++lowered_;
+  }
+}
+
+// None where it has to be lowered.
+Samples::Between* Samples::between(Family& family, int64_t rows) const {
+  const auto many = family.lowered.upper_bound(rows);
+  if (many == family.lowered.begin() || many == family.lowered.end()) {
+    return nullptr;
+  }
+  const auto few = std::prev(many);
+  // The whole batch in one part has no axis to split it.
+  if (few->first == rows || many->first == rows_ ||
+      !few->second.reason.empty() || !many->second.reason.empty()) {
+    return nullptr;
+  }
+  const auto [at, is_new] =
+      family.between.try_emplace({few->first, many->first});
+  if (is_new) {
+    at->second = {
+        ResizableProgram::between(few->second.sized, many->second.sized),
+        &few->second.shape};
+  }
+  return at->second.program ? &at->second : nullptr;
+}
+
+}  // namespace weft

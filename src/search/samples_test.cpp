@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/samples.h"
+
+#include "base/error.h"
+#include "search/test_step.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+void expect_equal(const UnitCost& a, const UnitCost& b) {
+  EXPECT_DOUBLE_EQ(a.forward_seconds, b.forward_seconds);
+  EXPECT_DOUBLE_EQ(a.backward_seconds, b.backward_seconds);
+  EXPECT_DOUBLE_EQ(a.again_seconds, b.again_seconds);
+  EXPECT_DOUBLE_EQ(a.transfer_seconds, b.transfer_seconds);
+  EXPECT_DOUBLE_EQ(a.update_seconds, b.update_seconds);
+  EXPECT_EQ(a.kept_bytes, b.kept_bytes);
+  EXPECT_EQ(a.temporary_bytes, b.temporary_bytes);
+  EXPECT_EQ(a.output_bytes, b.output_bytes);
+  EXPECT_EQ(a.parameter_bytes, b.parameter_bytes);
+  EXPECT_EQ(a.gradient_bytes, b.gradient_bytes);
+  EXPECT_EQ(a.state_bytes, b.state_bytes);
+}
+
+// Whatever the size of a micro-batch, what is made from two programs costs what
+// lowering says; and few are lowered.
+TEST(Samples, CostWhatLoweringSays) {
+  const Graph graph = chain_step({64, 128, 64}, 96, 32);
+  const StepUnits units = step_units(step_of(graph));
+  const Cluster cluster = test_cluster(4, 1e9, 1e8);
+  for (const int64_t tensor : {1, 2}) {
+    for (const RecomputePolicy policy :
+         {RecomputePolicy::None, RecomputePolicy::Full}) {
+      Samples samples(graph, units, cluster);
+      for (const int64_t parts : {96, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}) {
+        const SampleKey key = {
+            .batch_parts = parts, .tensor = tensor, .recompute = policy};
+        const auto exact = sample_costs(graph, units, key, cluster);
+        const auto made = samples.costs(key);
+        ASSERT_EQ(exact.size(), made.size());
+        for (size_t i = 0; i < exact.size(); ++i) {
+          SCOPED_TRACE(cat(parts, " parts, tensor=", tensor, ", unit ", i));
+          expect_equal(exact[i], made[i]);
+        }
+      }
+      // Five of twelve for each of four policies.
+      EXPECT_LE(samples.lowered(), 20);
+    }
+  }
+}
+
+TEST(Samples, SayWhyThereIsNone) {
+  const Graph graph = chain_step(2, 8, 32, 64);
+  const StepUnits units = step_units(step_of(graph));
+  const Cluster cluster = test_cluster(4, 1e9, 1e8);
+  Samples samples(graph, units, cluster);
+  const SampleKey key = {.batch_parts = 4, .tensor = 1000};
+  for (int i = 0; i < 2; ++i) {
+    try {
+      samples.costs(key);
+      FAIL() << "no product divides so";
+    } catch (const UserError& error) {
+      EXPECT_NE(
+          std::string(error.what()).find("tensor=1000 fits no product"),
+          std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
