@@ -439,6 +439,7 @@ class Composition {
     // By position: of a micro-batch through all its stages.
     std::vector<double> busy(static_cast<size_t>(words_.pipeline), 0);
     std::vector<double> again(busy.size(), 0);
+    std::vector<double> transfers(busy.size(), 0);
     std::vector<double> exchanges(busy.size(), 0);
     std::vector<double> updates(busy.size(), 0);
     double through = 0;
@@ -448,6 +449,7 @@ class Composition {
       const size_t position = i % busy.size();
       busy[position] += stage.seconds();
       again[position] += stage.cost.again_seconds;
+      transfers[position] += stage.cost.transfer_seconds;
       exchanges[position] += exposed(stage);
       updates[position] +=
           stage.cost.update_seconds /
@@ -488,6 +490,8 @@ class Composition {
     out.busy_seconds = parts * slowest;
     out.bubble_seconds = bubble + sent;
     out.again_seconds = parts * *std::max_element(again.begin(), again.end());
+    out.transfer_seconds =
+        parts * *std::max_element(transfers.begin(), transfers.end());
     out.update_seconds = updates[last];
     out.exchange_seconds = exchanges[last];
     out.step_seconds = out.busy_seconds + out.bubble_seconds +
