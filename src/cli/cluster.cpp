@@ -59,6 +59,9 @@ std::string device_text(const Device& device, const TextStyle& style) {
              device.run_ahead_calls,
              " ahead")});
   }
+  if (device.price_per_hour > 0) {
+    table.row({"price", cat(decimals(device.price_per_hour, 2), " an hour")});
+  }
   if (!device.tiles.empty()) {
     table.row(
         {"products",
