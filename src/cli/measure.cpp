@@ -33,7 +33,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 7;
 constexpr double kRoundSeconds = 0.015;
 // On a busy machine a transfer can take far longer than the one before.
 constexpr int64_t kMostCalls = 200;
@@ -124,7 +123,7 @@ class Measurement {
     const int64_t calls = as_rank_0(std::clamp<int64_t>(
         static_cast<int64_t>(kRoundSeconds / estimate), 1, kMostCalls));
     std::vector<double> rounds;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < options_.rounds; ++round) {
       together();
       const Clock::time_point start = Clock::now();
       for (int64_t i = 0; i < calls; ++i) {

@@ -47,6 +47,24 @@ TEST(Nearest, MoreDevices) {
   EXPECT_TRUE(has(message, " devices in place of 2, by estimates")) << message;
 }
 
+TEST(Nearest, MoreNodes) {
+  const Graph graph = chain_step(8, 32, 32, 64);
+  Cluster cluster = test_cluster(2, 1e9, 1e8);
+  cluster.groups.push_back({"pod", 2, cluster.groups.front().link});
+  cluster.device.memory_bytes = 100;
+  // Three quarters of the least that anything needs there.
+  const SearchResult nothing = search(graph, cluster, {});
+  int64_t least = int64_t{1} << 40;
+  for (const Tried& tried : nothing.tried) {
+    if (tried.estimate.needed_bytes > 0) {
+      least = std::min(least, tried.estimate.needed_bytes);
+    }
+  }
+  cluster.device.memory_bytes = least * 3 / 4;
+  const std::string message = message_of(graph, cluster, {});
+  EXPECT_TRUE(has(message, " nodes in place of 2 (")) << message;
+}
+
 // What fits with the wider budget does so without what binds it, too.
 TEST(Nearest, WithoutALimitOrWithTheWholeMemory) {
   const Graph graph = chain_step(4, 512, 16, 256);
