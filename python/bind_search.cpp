@@ -5,10 +5,11 @@
 #include "cluster/cluster.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
+#include "search/nearest.h"
 #include "search/recompute_policy.h"
-#include "search/search.h"
 #include "search/search_print.h"
 #include "search/units.h"
+#include "search/what_if.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,14 +22,24 @@ namespace weft {
 namespace {
 
 // As JSON. Throws UserError where nothing fits, with what would.
-std::string find_plan(
+std::string search_json(
     const Graph& graph,
     const std::string& cluster_name,
     const std::vector<std::string>& fix,
     const std::vector<std::string>& forbid,
     std::optional<int64_t> max_bytes,
-    std::optional<double> time_limit_seconds) {
-  const Cluster cluster = load_cluster(cluster_name);
+    std::optional<double> time_limit_seconds,
+    std::optional<double> price,
+    const std::vector<std::string>& what_ifs) {
+  Cluster cluster = load_cluster(cluster_name);
+  if (price) {
+    set_price_per_hour(cluster, *price);
+  }
+  std::vector<std::vector<ClusterChange>> changes;
+  for (const std::string& text : what_ifs) {
+    changes.push_back(parse_cluster_changes(text));
+    changed(cluster, changes.back());
+  }
   SearchOptions options;
   for (const std::string& word : fix) {
     fix_word(options.limits, word);
@@ -38,12 +49,12 @@ std::string find_plan(
   }
   options.max_bytes = max_bytes;
   options.time_limit_seconds = time_limit_seconds;
-  const SearchResult result = search(graph, cluster, options);
-  WEFT_CHECK_USER(
-      result.plan.has_value(),
-      "no plan fits: ",
-      nearest(graph, cluster, options, result));
-  return to_json(result, cluster).dump();
+  const SearchResult result = find_plan(graph, cluster, options);
+  std::vector<WhatIf> found;
+  for (const std::vector<ClusterChange>& each : changes) {
+    found.push_back(what_if(graph, cluster, options, each));
+  }
+  return to_json(result, cluster, found).dump();
 }
 
 }  // namespace
@@ -51,13 +62,15 @@ std::string find_plan(
 void bind_search(py::module_& module) {
   module.def(
       "search",
-      find_plan,
+      search_json,
       py::arg("graph"),
       py::arg("cluster"),
       py::arg("fix") = std::vector<std::string>(),
       py::arg("forbid") = std::vector<std::string>(),
       py::arg("max_bytes") = std::nullopt,
-      py::arg("time_limit_seconds") = std::nullopt);
+      py::arg("time_limit_seconds") = std::nullopt,
+      py::arg("price") = std::nullopt,
+      py::arg("what_if") = std::vector<std::string>());
   // The plan with another policy, as text.
   module.def(
       "set_recompute",

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/measure.h"
+#include "cli/measured_cluster.h"
 #include "cli/terminal.h"
 #include "profile/text_table.h"
 
@@ -58,6 +59,9 @@ std::string device_text(const Device& device, const TextStyle& style) {
              ", up to ",
              device.run_ahead_calls,
              " ahead")});
+  }
+  if (device.price_per_hour > 0) {
+    table.row({"price", cat(decimals(device.price_per_hour, 2), " an hour")});
   }
   if (!device.tiles.empty()) {
     table.row(
@@ -156,6 +160,7 @@ void show(const std::string& name, bool as_text, bool ascii) {
 struct MeasureFlags {
   MeasureOptions options;
   std::string output = "-";
+  bool keep = false;
   int64_t ranks = std::max<int64_t>(1, std::thread::hardware_concurrency());
 };
 
@@ -189,19 +194,7 @@ void measure(const MeasureFlags& flags) {
     measure_rank(flags, {});
     return;
   }
-  StartOptions options;
-  options.pin = true;
-  const int status = start_ranks(
-      flags.ranks,
-      {"cluster",
-       "measure",
-       "-o",
-       flags.output,
-       "--threads",
-       cat(flags.options.threads),
-       "--disk",
-       flags.options.folder},
-      options);
+  const int status = start_measuring(flags.ranks, flags.options, flags.output);
   // The rank has said what was wrong.
   if (status != 0) {
     throw CLI::RuntimeError(status);
@@ -248,7 +241,30 @@ void add_measure(CLI::App& app) {
   command->add_option("--disk", flags->options.folder, "The disk that has it")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
-  command->callback([flags] { measure(*flags); });
+  command
+      ->add_option(
+          "--rounds",
+          flags->options.rounds,
+          "Every figure is that of the fastest of so many")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_flag(
+          "--keep",
+          flags->keep,
+          "Into the file by which weft train finds its plans, in place of "
+          "what is there")
+      ->excludes("--output");
+  command->callback([flags] {
+    if (flags->keep) {
+      flags->output =
+          measured_cluster_path(flags->ranks, flags->options.threads);
+      std::filesystem::create_directories(
+          std::filesystem::path(flags->output).parent_path());
+      std::cerr << "weft: into " << flags->output << "\n";
+    }
+    measure(*flags);
+  });
 }
 
 }  // namespace

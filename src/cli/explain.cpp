@@ -6,8 +6,8 @@
 #include "cli/lowering.h"
 #include "cli/terminal.h"
 #include "profile/text_table.h"
-#include "program/live_bytes.h"
 #include "program/transfer.h"
+#include "search/rank_memory.h"
 #include "simulate/simulate.h"
 
 #include <CLI/CLI.hpp>
@@ -100,43 +100,6 @@ std::string time_table(
   return table.print(style, 2);
 }
 
-std::string memory_table(
-    const Program& program, int64_t budget, const TextStyle& style) {
-  TextTable table;
-  table.column("ranks", Align::Left)
-      .column("peak")
-      .column("of the memory")
-      .column("parameters")
-      .column("states")
-      .column("all else");
-  for (const Block& block : program.blocks) {
-    int64_t parameters = 0;
-    int64_t states = 0;
-    for (const Input& input : block.function.inputs) {
-      const int64_t bytes =
-          aligned(storage_bytes(block.function[input.value].type));
-      if (input.kind == InputKind::State) {
-        states += bytes;
-      } else if (
-          input.kind == InputKind::Parameter ||
-          input.kind == InputKind::Buffer) {
-        parameters += bytes;
-      }
-    }
-    const int64_t peak = peak_bytes(block);
-    table.row(
-        {block.first_rank == block.last_rank
-             ? cat(block.first_rank)
-             : cat(block.first_rank, " to ", block.last_rank),
-         bytes_text(peak),
-         percent(static_cast<double>(peak) / static_cast<double>(budget)),
-         bytes_text(parameters),
-         bytes_text(states),
-         bytes_text(std::max<int64_t>(peak - parameters - states, 0))});
-  }
-  return table.print(style, 2);
-}
-
 std::string exchange_table(const Program& program, const TextStyle& style) {
   TextTable table;
   table.column("rank 0 takes", Align::Left)
@@ -165,7 +128,9 @@ void run_explain(const ExplainFlags& flags) {
             << " ms, simulated\n\nwhere the time goes:\n"
             << time_table(program, timeline, style)
             << "\nwhat the memory holds:\n"
-            << memory_table(program, cluster.device.memory_bytes, style) << "\n"
+            << memory_table(
+                   rank_memories(program), cluster.device.memory_bytes, style)
+            << "\n"
             << exchange_table(program, style);
 }
 

@@ -15,7 +15,6 @@ namespace {
 
 using LapClock = std::chrono::steady_clock;
 
-constexpr int kRounds = 7;
 constexpr double kRoundSeconds = 0.015;
 // On a busy machine a transfer can take far longer than the one before.
 constexpr int64_t kMostCalls = 200;
@@ -27,7 +26,8 @@ double lap_seconds(LapClock::time_point start) {
 
 }  // namespace
 
-LapTimer::LapTimer(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
+LapTimer::LapTimer(const Rendezvous& rendezvous, int rounds)
+    : rendezvous_(rendezvous), rounds_(rounds) {
   if (rendezvous.size > 1) {
     world_ = connect(rendezvous);
     std::vector<int64_t> ranks(static_cast<size_t>(rendezvous.size));
@@ -44,7 +44,7 @@ double LapTimer::seconds(const std::function<void()>& call) {
   const int64_t calls = as_rank_0(std::clamp<int64_t>(
       static_cast<int64_t>(kRoundSeconds / estimate), 1, kMostCalls));
   double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds_; ++round) {
     together();
     const LapClock::time_point start = LapClock::now();
     for (int64_t i = 0; i < calls; ++i) {

@@ -16,7 +16,7 @@ namespace weft {
 class LapTimer {
  public:
   // Finds the other ranks.
-  explicit LapTimer(const Rendezvous& rendezvous);
+  LapTimer(const Rendezvous& rendezvous, int rounds);
 
   // Of one call. On rank 0; the others get 0. All ranks must ask for the same.
   double seconds(const std::function<void()>& call);
@@ -34,6 +34,7 @@ class LapTimer {
   double of_all(double mine);
 
   const Rendezvous rendezvous_;
+  const int rounds_;
   std::unique_ptr<World> world_;
   std::unique_ptr<Communicator> all_;
 };

@@ -16,6 +16,8 @@ struct MeasureOptions {
   std::string folder;
   // Threads inside one operator.
   int threads = 1;
+  // Every figure is that of the fastest of so many.
+  int rounds = 7;
 };
 
 // What is measured now, and the share that is done.

@@ -15,13 +15,15 @@
 #include "plan/plan_place.h"
 #include "plan/schedule.h"
 #include "program/live_bytes.h"
+#include "search/nearest.h"
 #include "search/recompute_policy.h"
 #include "search/rotor_policy.h"
-#include "search/search.h"
 #include "search/search_print.h"
 #include "search/units.h"
+#include "search/what_if.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -93,8 +95,21 @@ LoadedModel load(const PlanCommandFlags& flags) {
       batch_rows(loaded.graph),
       " rows, and --global-batch asks for ",
       *flags.global_batch,
-      "; capture it with that batch");
+      "; capture it with --batch-size ",
+      *flags.global_batch);
   return loaded;
+}
+
+// For people who wonder why so little memory is needed.
+std::string note_without_optimizer(const Graph& graph) {
+  const std::vector<Node>& nodes = step_of(graph).nodes;
+  const bool has_one =
+      std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
+        return node.phase == Phase::Optimizer;
+      });
+  return has_one ? ""
+                 : "\nthe model came without an optimizer: its states and "
+                   "updates are in no figure\n";
 }
 
 // The words of a plan's mesh are kept, and its lines count after those found.
@@ -114,7 +129,9 @@ void run_search(const PlanCommandFlags& flags) {
       flags.plan.parallel.empty(),
       "--parallel says what the plan is, and --global-batch asks for the best "
       "one: leave one of them out, or give words to --fix");
-  const Cluster cluster = load_cluster(flags.cluster);
+  const Cluster cluster = search_cluster(flags.cluster, flags.search);
+  const std::vector<std::vector<ClusterChange>> changes =
+      what_if_changes(cluster, flags.search);
   SearchOptions options = search_options(flags.search);
   if (!flags.plan.plan.empty()) {
     complete(options, parse_plan(read_input(flags.plan.plan), flags.plan.plan));
@@ -126,21 +143,14 @@ void run_search(const PlanCommandFlags& flags) {
       std::chrono::steady_clock::now() - begin;
   const Graph& graph = loaded.graph;
   options.progress = [&](const std::string& text) { line->say(text); };
-  const SearchResult result = search(graph, cluster, options);
-  if (!result.plan) {
-    const std::string near = nearest(graph, cluster, options, result);
-    line.reset();
-    throw UserError(
-        cat("no plan fits ",
-            human_bytes(static_cast<double>(result.budget_bytes)),
-            " a rank on @",
-            cluster.name,
-            near.empty() ? "" : ": ",
-            near));
+  const SearchResult result = find_plan(graph, cluster, options);
+  std::vector<WhatIf> what_ifs;
+  for (const std::vector<ClusterChange>& each : changes) {
+    what_ifs.push_back(what_if(graph, cluster, options, each));
   }
   line.reset();
   if (flags.json) {
-    nlohmann::json out = to_json(result, cluster);
+    nlohmann::json out = to_json(result, cluster, what_ifs);
     nlohmann::json& by_stage = out["seconds_by_stage"];
     by_stage["build"] = loaded.build_seconds;
     by_stage["capture"] = loaded.capture_seconds;
@@ -150,7 +160,8 @@ void run_search(const PlanCommandFlags& flags) {
     write_output(flags.output, cat(out.dump(2), "\n"));
     return;
   }
-  const std::string summary = print(result, cluster);
+  const std::string summary =
+      print(result, cluster, what_ifs) + note_without_optimizer(graph);
   if (flags.output != "-") {
     std::cout << summary;
   }
@@ -205,6 +216,10 @@ void run_plan(const PlanCommandFlags& flags) {
       flags.plan.is_given(),
       "give --cluster and --global-batch for the best plan, --parallel, as in "
       "--parallel data=2,tensor=2, or --plan FILE to check");
+  WEFT_CHECK_USER(
+      !binds_a_search(flags.search),
+      "--fix, --forbid, --time-limit, --price and --what-if are for a search: "
+      "give --global-batch, or leave them out");
   const Graph graph = load(flags).graph;
   std::optional<Cluster> cluster;
   if (!flags.cluster.empty()) {
@@ -273,6 +288,7 @@ void add_plan_command(CLI::App& app) {
 Examples:
   weft plan gpt.py:gpt2_xl --cluster 2x8xA100-80G --global-batch 512 -o gpt.plan
   weft plan gpt.py:gpt2_xl --cluster 8xA100-80G --global-batch 64 --fix tensor=8 --forbid pipeline
+  weft plan gpt.py:gpt2_xl --cluster 2x8xA100-80G --global-batch 512 --price 2.5 --what-if bandwidth=2x --what-if nodes=2x
   weft plan gpt.py:gpt2_small --parallel data=2,tensor=2,sequence
   weft plan gpt.py:gpt2_small --parallel data=4,zero=3 -o gpt.plan
   weft plan gpt.py:gpt2_small --plan gpt.plan --cluster 8xA100-80G

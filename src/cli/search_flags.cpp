@@ -68,6 +68,28 @@ void add_search_flags(CLI::App& command, SearchFlags& flags) {
           "Seconds after which the best that is known is taken")
       ->check(CLI::PositiveNumber)
       ->type_name("SECONDS");
+  command
+      .add_option(
+          "--price",
+          flags.price,
+          "What an hour of one device costs: then the summary tells what "
+          "tokens cost")
+      ->check(CLI::PositiveNumber)
+      ->type_name("MONEY");
+  command
+      .add_option(
+          "--what-if",
+          flags.what_if,
+          "Search on changed machines, too, as in bandwidth=2x or "
+          "memory=0.5x,nodes=2x; repeat")
+      ->type_name("FIGURE=TIMESx")
+      ->expected(1)
+      ->take_all();
+}
+
+bool binds_a_search(const SearchFlags& flags) {
+  return !flags.fix.empty() || !flags.forbid.empty() ||
+         !flags.what_if.empty() || flags.price || flags.time_limit_seconds;
 }
 
 SearchOptions search_options(const SearchFlags& flags) {
@@ -87,6 +109,24 @@ SearchOptions search_options(const SearchFlags& flags) {
     options.max_bytes = parse_bytes(flags.max_bytes);
   }
   return options;
+}
+
+Cluster search_cluster(const std::string& name, const SearchFlags& flags) {
+  Cluster cluster = load_cluster(name);
+  if (flags.price) {
+    set_price_per_hour(cluster, *flags.price);
+  }
+  return cluster;
+}
+
+std::vector<std::vector<ClusterChange>> what_if_changes(
+    const Cluster& cluster, const SearchFlags& flags) {
+  std::vector<std::vector<ClusterChange>> out;
+  for (const std::string& text : flags.what_if) {
+    out.push_back(parse_cluster_changes(text));
+    changed(cluster, out.back());
+  }
+  return out;
 }
 
 }  // namespace weft

@@ -9,10 +9,14 @@
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/lowering.h"
+#include "cli/measured_cluster.h"
 #include "cli/temporary_folder.h"
+#include "cli/terminal.h"
 #include "execute/launch.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
+#include "profile/text_table.h"
+#include "search/nearest.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -244,12 +248,61 @@ void train_one_of_many(const TrainFlags& flags, const Rendezvous& rendezvous) {
   }
 }
 
-// Captures once for all ranks.
-void start_train(const TrainFlags& flags) {
+// How long a plan is looked for, at the most.
+constexpr double kSearchSeconds = 20;
+
+SearchOptions search_options(const TrainFlags& flags) {
+  SearchOptions options;
+  options.time_limit_seconds = kSearchSeconds;
+  if (flags.options.trainer.budget_bytes > 0) {
+    options.max_bytes = flags.options.trainer.budget_bytes;
+  }
+  // The last of them may be shorter than the batch that is planned for.
+  if (flags.options.evaluate_every > 0 || flags.keep_last) {
+    forbid_word(options.limits, "micro-batches");
+    forbid_word(options.limits, "pipeline");
+  }
+  return options;
+}
+
+// Where nobody said how ranks share the step: what is fastest by what was
+// measured of this machine.
+Plan searched_plan(const TrainFlags& flags, const Graph& graph) {
+  // The search thinks of equal parts alone.
+  if (batch_rows(graph) % flags.nproc != 0) {
+    return expand({.data = flags.nproc}, graph);
+  }
+  const bool is_quiet = flags.options.is_quiet;
+  const Cluster cluster =
+      measured_cluster(flags.nproc, flags.options.threads, is_quiet);
+  SearchOptions options = search_options(flags);
+  std::optional<ProgressLine> line;
+  if (!is_quiet) {
+    line.emplace("looking for a plan");
+    options.progress = [&](const std::string& text) { line->say(text); };
+  }
+  const SearchResult result =
+      find_plan(planned_step(graph, flags.options.trainer), cluster, options);
+  line.reset();
+  if (!is_quiet) {
+    const Tried& best = result.tried.front();
+    std::cerr << cat(
+        "weft: plan ",
+        print(best.candidate),
+        ", which should take ",
+        decimals(1e3 * best.seconds(), 1),
+        " ms a step and ",
+        bytes_text(best.bytes()),
+        " a rank; --parallel or --plan would say it otherwise\n");
+  }
+  return *result.plan;
+}
+
+// Captures once for all ranks, and finds them a plan if they have none.
+void start_train(TrainFlags& flags) {
   const TemporaryFolder folder;
-  write_file(
-      folder.file("train.graph"),
-      print(capture(flags, nullptr, StepKind::Train)));
+  const Graph graph = capture(flags, nullptr, StepKind::Train);
+  write_file(folder.file("train.graph"), print(graph));
   if (flags.options.evaluate_every > 0) {
     write_file(
         folder.file("evaluate.graph"),
@@ -257,6 +310,12 @@ void start_train(const TrainFlags& flags) {
   }
   std::vector<std::string> arguments = command_line();
   arguments.insert(arguments.end(), {"--graphs", folder.path()});
+  if (!flags.plan.is_given()) {
+    const Plan plan = searched_plan(flags, graph);
+    flags.plan.plan = folder.file("train.plan");
+    write_file(flags.plan.plan, print(plan));
+    arguments.insert(arguments.end(), {"--plan", flags.plan.plan});
+  }
   const int status = start_ranks(
       flags.nproc,
       arguments,
@@ -532,7 +591,11 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
       ->check(positive())
       ->type_name("N")
       ->group(kGroup);
-  add_plan_flags(command, flags.plan, "each rank takes a part of the batch");
+  add_plan_flags(
+      command,
+      flags.plan,
+      "the plan that is fastest by what was measured of this machine, or for "
+      "ranks of torchrun parts of the batch");
   command.get_option("--plan")->group(kGroup);
   command.get_option("--parallel")->group(kGroup);
   command

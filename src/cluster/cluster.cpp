@@ -167,6 +167,29 @@ const Device& device_of(const Cluster& cluster, int64_t rank) {
   }
 }
 
+double price_per_hour(const Cluster& cluster) {
+  const int64_t devices = device_count(cluster);
+  if (cluster.other_devices.empty()) {
+    return static_cast<double>(devices) * cluster.device.price_per_hour;
+  }
+  double price = 0;
+  for (int64_t rank = 0; rank < devices; ++rank) {
+    price += device_of(cluster, rank).price_per_hour;
+  }
+  return price;
+}
+
+void set_price_per_hour(Cluster& cluster, double price) {
+  WEFT_CHECK_USER(
+      std::isfinite(price) && price >= 0,
+      "the price of a device is what an hour of it costs, as in 2.5, not ",
+      price);
+  cluster.device.price_per_hour = price;
+  for (Device& device : cluster.other_devices) {
+    device.price_per_hour = price;
+  }
+}
+
 const MemoryTier* find_tier(const Cluster& cluster, std::string_view name) {
   for (const MemoryTier& tier : cluster.tiers) {
     if (tier.name == name) {

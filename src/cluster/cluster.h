@@ -11,6 +11,7 @@
 //     call_seconds = 4.0e-06
 //     launch_seconds = 2.0e-05          // 0: calls are not issued ahead
 //     run_ahead_calls = 64              // how far ahead, at most
+//     price_per_hour = 2.5              // of one device, in any money
 //     units = 108                       // product tiles at a time
 //     tile 128 x 128 = 0.8              // share of the rate with such tiles
 //     ramp_depth = 64                   // a tile's start, as depth of products
@@ -126,6 +127,8 @@ struct Device {
   // What issuing a call costs its host, which runs ahead of the device.
   double launch_seconds = 0;
   int64_t run_ahead_calls = 0;
+  // In any money; 0: nobody said.
+  double price_per_hour = 0;
   // No tiles: products have their efficiency by size alone.
   int64_t units = 0;
   double ramp_depth = 0;
@@ -229,6 +232,10 @@ Device one_core();
 int64_t device_count(const Cluster& cluster);
 // What the rank runs on. Throws UserError when it is beyond the devices.
 const Device& device_of(const Cluster& cluster, int64_t rank);
+// Of all devices together; 0 where nobody said what one costs.
+double price_per_hour(const Cluster& cluster);
+// Of each device of whatever kind. Throws UserError for a price below 0.
+void set_price_per_hour(Cluster& cluster, double price);
 // nullptr when there is no such tier.
 const MemoryTier* find_tier(const Cluster& cluster, std::string_view name);
 double flops_per_second(const Device& device, DType dtype);

@@ -62,6 +62,7 @@ device big
   call_seconds = 2e-06
   launch_seconds = 4e-05
   run_ahead_calls = 32
+  price_per_hour = 2.5
   units = 108
   tile 256 x 128 = 0.8
   tile 64 x 64 = 0.5
@@ -129,6 +130,16 @@ TEST(Cluster, MachinesNeedNotBeAlike) {
   EXPECT_EQ(find_tier(world, "disk"), nullptr);
 }
 
+TEST(Cluster, DevicesHaveAPrice) {
+  Cluster world = parse_cluster(kWorld, "world");
+  // Ten are big, and nobody said what a small one costs.
+  EXPECT_DOUBLE_EQ(price_per_hour(world), 10 * 2.5);
+  set_price_per_hour(world, 2);
+  EXPECT_DOUBLE_EQ(price_per_hour(world), 14 * 2);
+  EXPECT_EQ(price_per_hour(parse_cluster(kPod, "pod")), 0);
+  EXPECT_THROW(set_price_per_hour(world, -1), UserError);
+}
+
 TEST(Cluster, EfficienciesLieBetweenTheirPoints) {
   const Device& big = parse_cluster(kWorld, "world").device;
   EXPECT_EQ(efficiency(big, Work::Product, 1e3), 0.5);
@@ -181,7 +192,7 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text.replace(text.find("4e+10"), 5, "-1.0");
   EXPECT_EQ(
       message_of(text),
-      "cluster @pod: flops_per_second of cpu must be a positive number, not "
+      "c: cluster @pod: flops_per_second of cpu must be a positive number, not "
       "-1.0");
   text = kWorld;
   text.replace(text.find("efficiency memory"), 17, "efficiency thought");
@@ -194,19 +205,38 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text.replace(text.find("efficiency send"), 15, "efficiency post");
   EXPECT_EQ(
       message_of(text),
-      "c:35:14: unknown transfer \"post\": there are all_reduce, all_gather, "
+      "c:36:14: unknown transfer \"post\": there are all_reduce, all_gather, "
       "reduce_scatter, all_to_all, send");
   text = kWorld;
   text.replace(text.find("device_share = 0.25"), 19, "device_share = 1.5");
   EXPECT_EQ(
       message_of(text),
-      "cluster @world: device_share of eu must be from 0 to 1, and is 1.5");
+      "c: cluster @world: device_share of eu must be from 0 to 1, and is 1.5");
   text = kWorld;
   text.replace(text.find("between eu asia"), 15, "between eu mars");
   EXPECT_EQ(
       message_of(text),
-      "cluster @world: group world has a link of mars, which is none of its "
-      "members");
+      "c: cluster @world: group world has a link of mars, which is none of "
+      "its members");
+  text = kPod;
+  text.replace(text.find("memory_bytes "), 13, "memory_size ");
+  EXPECT_EQ(
+      message_of(text),
+      "c:5:3: expected 'memory_bytes', found \"memory_size\"");
+  text = kPod;
+  text.insert(text.find("group node"), "  colour = 3\n");
+  EXPECT_EQ(
+      message_of(text),
+      "c:8:3: expected another line of the device, in this order: "
+      "launch_seconds, run_ahead_calls, price_per_hour, units, tile, "
+      "ramp_depth, efficiency; or 'device', 'tier', 'group' or the end, found "
+      "\"colour\"");
+  text = kPod;
+  text += "  speed = 3\n";
+  EXPECT_EQ(
+      message_of(text),
+      "c:14:3: expected another line of the group (start_seconds, device_share, "
+      "devices_per_link, efficiency, between), 'group' or the end, found \"speed\"");
 }
 
 }  // namespace

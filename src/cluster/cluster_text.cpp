@@ -71,6 +71,9 @@ std::string print_device(const Device& device) {
     out += field("launch_seconds", device.launch_seconds) +
            field("run_ahead_calls", device.run_ahead_calls);
   }
+  if (device.price_per_hour > 0) {
+    out += field("price_per_hour", device.price_per_hour);
+  }
   return out + print_products(device);
 }
 
@@ -134,7 +137,7 @@ namespace {
 class Parser {
  public:
   Parser(std::string_view text, const std::string& source)
-      : scanner_(text, source) {}
+      : source_(source), scanner_(text, source) {}
 
   Cluster run() {
     Cluster cluster;
@@ -160,13 +163,35 @@ class Parser {
       cluster.groups.push_back(group(cluster));
     }
     if (!scanner_.at_end()) {
-      scanner_.fail_expected("'group' or the end");
+      fail_at_line(cluster);
     }
-    verify(cluster);
+    try {
+      verify(cluster);
+    } catch (const UserError& error) {
+      throw UserError(cat(source_, ": ", error.what()));
+    }
     return cluster;
   }
 
  private:
+  // At a line that is none of those that may follow.
+  [[noreturn]] void fail_at_line(const Cluster& cluster) {
+    if (!cluster.groups.empty()) {
+      scanner_.fail_expected(
+          "another line of the group (start_seconds, device_share, "
+          "devices_per_link, efficiency, between), 'group' or the end");
+    }
+    if (!cluster.tiers.empty()) {
+      scanner_.fail_expected(
+          "another line of the tier (start_seconds, device_share, "
+          "devices_per_link, efficiency), 'tier', 'group' or the end");
+    }
+    scanner_.fail_expected(
+        "another line of the device, in this order: launch_seconds, "
+        "run_ahead_calls, price_per_hour, units, tile, ramp_depth, efficiency; "
+        "or 'device', 'tier', 'group' or the end");
+  }
+
   double number() {
     bool is_integer = false;
     int64_t integer = 0;
@@ -260,6 +285,9 @@ class Parser {
       device.launch_seconds = double_field("launch_seconds");
       device.run_ahead_calls = int_field("run_ahead_calls");
     }
+    if (scanner_.looking_at("price_per_hour")) {
+      device.price_per_hour = double_field("price_per_hour");
+    }
     if (scanner_.looking_at("units")) {
       device.units = int_field("units");
     }
@@ -352,6 +380,7 @@ class Parser {
     return group;
   }
 
+  const std::string source_;
   Scanner scanner_;
 };
 

@@ -97,6 +97,7 @@ class Verifier {
         "device ",
         device.name,
         " needs launch_seconds and run_ahead_calls, or neither");
+    not_negative(device.name, "price_per_hour", device.price_per_hour);
     check_tiles(device);
     std::set<Work> works;
     for (const Efficiency& found : device.efficiencies) {

@@ -54,6 +54,8 @@ struct Estimate {
   double again_seconds = 0;
   double exchange_seconds = 0;
   double update_seconds = 0;
+  // Of busy_seconds: exchanges among ranks that share a micro-batch.
+  double transfer_seconds = 0;
   // Of the fullest stage.
   MemoryParts memory;
   int64_t fullest_stage = 0;

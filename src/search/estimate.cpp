@@ -495,6 +495,7 @@ class Composition {
     // By position: of a micro-batch through all its stages.
     std::vector<double> busy(static_cast<size_t>(words_.pipeline), 0);
     std::vector<double> again(busy.size(), 0);
+    std::vector<double> transfers(busy.size(), 0);
     std::vector<double> exchanges(busy.size(), 0);
     std::vector<double> updates(busy.size(), 0);
     std::vector<double> wires(busy.size(), 0);
@@ -505,6 +506,7 @@ class Composition {
       const size_t position = i % busy.size();
       busy[position] += stage.seconds();
       again[position] += stage.cost.again_seconds;
+      transfers[position] += stage.cost.transfer_seconds;
       exchanges[position] += exposed(stage);
       wires[position] += on_wire(stage);
       updates[position] +=
@@ -545,6 +547,8 @@ class Composition {
     out.wire_seconds = *std::max_element(wires.begin(), wires.end());
     out.bubble_seconds = bubble + sent;
     out.again_seconds = parts * *std::max_element(again.begin(), again.end());
+    out.transfer_seconds =
+        parts * *std::max_element(transfers.begin(), transfers.end());
     out.update_seconds = updates[last];
     out.exchange_seconds = exchanges[last];
     out.step_seconds = out.busy_seconds + out.bubble_seconds +

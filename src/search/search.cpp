@@ -12,8 +12,8 @@
 #include "profile/node_costs.h"
 #include "profile/signatures.h"
 #include "profile/text_table.h"
-#include "program/live_bytes.h"
 #include "search/estimate.h"
+#include "search/nearest.h"
 #include "simulate/simulate.h"
 
 #include <algorithm>
@@ -129,13 +129,7 @@ class Search {
         candidates(result_.ranks, node, result_.rows, options_.limits);
     WEFT_CHECK_USER(
         !all.empty(),
-        "no mesh of ",
-        result_.ranks,
-        " ranks with these words shares a batch of ",
-        result_.rows,
-        " rows evenly; take a batch that ",
-        result_.ranks,
-        " divides, or fix a larger tensor or pipeline");
+        why_no_mesh(result_.ranks, node, result_.rows, options_.limits));
     for (size_t i = 0; i < all.size(); ++i) {
       if (i % kProgressEvery == 0) {
         say(cat("estimating ", i, " of ", all.size(), " candidates"));
@@ -461,10 +455,8 @@ class Search {
       LowerOptions quick;
       quick.verify_each = false;
       const Program program = lower(graph_, plan_for(tried), cluster_, quick);
-      int64_t most = 0;
-      for (const Block& block : program.blocks) {
-        most = std::max(most, peak_bytes(block));
-      }
+      tried.memories = rank_memories(program);
+      const int64_t most = fullest(tried.memories)->peak_bytes;
       tried.simulated_bytes = most;
       if (most > result_.budget_bytes) {
         tried.reason =
@@ -554,65 +546,6 @@ Plan plan_of(
   }
   set_recompute(plan, step_of(graph), units, estimate.recompute);
   return plan;
-}
-
-std::string nearest(
-    const Graph& graph,
-    const Cluster& cluster,
-    const SearchOptions& options,
-    const SearchResult& result) {
-  const Tried* least = nullptr;
-  for (const Tried& tried : result.tried) {
-    const int64_t bytes =
-        tried.simulated_bytes.value_or(tried.estimate.needed_bytes);
-    if (bytes > 0 &&
-        (least == nullptr || bytes < least->simulated_bytes.value_or(
-                                         least->estimate.needed_bytes))) {
-      least = &tried;
-    }
-  }
-  if (least == nullptr) {
-    return result.tried.empty() ? "" : result.tried.front().reason;
-  }
-  std::string out =
-      cat("the least that any plan needs is ",
-          human_bytes(static_cast<double>(
-              least->simulated_bytes.value_or(least->estimate.needed_bytes))),
-          " a rank, by ",
-          print(least->candidate));
-  if (cluster.groups.empty()) {
-    return out;
-  }
-  constexpr int64_t kMostTimes = 64;
-  for (int64_t times = 2; times <= kMostTimes; times *= 2) {
-    Cluster larger = cluster;
-    larger.groups.back().count *= times;
-    SearchOptions quick = options;
-    quick.most_instructions = 0;
-    quick.progress = nullptr;
-    const int64_t ranks = device_count(larger);
-    if (result.rows % ranks != 0 && ranks > result.rows) {
-      break;
-    }
-    try {
-      if (search(graph, larger, quick).plan) {
-        return cat(
-            out,
-            "; it fits with ",
-            larger.groups.back().count,
-            " in place of ",
-            cluster.groups.back().count,
-            " in each ",
-            cluster.groups.back().name,
-            " (",
-            ranks,
-            " devices)");
-      }
-    } catch (const UserError&) {
-      break;
-    }
-  }
-  return out;
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "search/candidate.h"
+#include "search/rank_memory.h"
 #include "search/space.h"
 
 #include <cstdint>
@@ -38,6 +39,8 @@ struct Tried {
   // By lowering and simulating it; none: it was not.
   std::optional<double> simulated_seconds = std::nullopt;
   std::optional<int64_t> simulated_bytes = std::nullopt;
+  // By lowering it; empty: it was not.
+  std::vector<RankMemory> memories = {};
   // Why it cannot be; empty: it can.
   std::string reason = "";
   // It needs little more than there is by the estimate, which only lowering can
@@ -110,12 +113,5 @@ Plan plan_of(
     const Candidate& candidate,
     const Estimate& estimate,
     const Device& device);
-
-// Without a plan: the nearest thing that would work, as "fits with 3 nodes".
-std::string nearest(
-    const Graph& graph,
-    const Cluster& cluster,
-    const SearchOptions& options,
-    const SearchResult& result);
 
 }  // namespace weft

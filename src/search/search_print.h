@@ -4,18 +4,28 @@
 
 #include "cluster/cluster.h"
 #include "search/search.h"
+#include "search/what_if.h"
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace weft {
 
-// A few lines about the plan that was found, and what else there would be with
-// how much slower it is, or why it cannot be.
-std::string print(const SearchResult& result, const Cluster& cluster);
+// Of a result with a plan: a few lines about it, what the memory of its ranks
+// holds, what else there would be with how much slower it is or why it cannot
+// be, and what would be best on other machines. Where the cluster's devices
+// have a price, with what tokens cost.
+std::string print(
+    const SearchResult& result,
+    const Cluster& cluster,
+    const std::vector<WhatIf>& what_ifs = {});
 
 // The same, every candidate with its figures or its reason, and the plan's
 // text.
-nlohmann::json to_json(const SearchResult& result, const Cluster& cluster);
+nlohmann::json to_json(
+    const SearchResult& result,
+    const Cluster& cluster,
+    const std::vector<WhatIf>& what_ifs = {});
 
 }  // namespace weft

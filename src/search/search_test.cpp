@@ -281,17 +281,5 @@ TEST(Search, EveryCandidateHasAReasonOrATime) {
   }
 }
 
-TEST(Search, SaysWhatWouldWork) {
-  const Graph graph = chain_step(2, 32, 32, 64);
-  Cluster cluster = test_cluster(2, 1e9, 1e8);
-  cluster.device.memory_bytes = 12'000;
-  const SearchResult result = search(graph, cluster, {});
-  ASSERT_FALSE(result.plan.has_value());
-  const std::string near = nearest(graph, cluster, {}, result);
-  EXPECT_NE(near.find("the least that any plan needs is"), std::string::npos)
-      << near;
-  EXPECT_NE(near.find("it fits with"), std::string::npos) << near;
-}
-
 }  // namespace
 }  // namespace weft

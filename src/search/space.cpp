@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/schedule.h"
 
 #include <algorithm>
 #include <bit>
@@ -235,7 +236,15 @@ void fix_word(SearchLimits& limits, std::string_view word) {
         value == "on" || value == "off",
         "sequence is on or off, not ",
         quote(value));
-  } else if (key != "schedule") {
+  } else if (key == "schedule") {
+    const std::vector<std::string>& known = schedule_names();
+    WEFT_CHECK_USER(
+        std::find(known.begin(), known.end(), value) != known.end(),
+        "no schedule is called ",
+        quote(value),
+        "; there are ",
+        join(known, ", "));
+  } else {
     WEFT_CHECK_USER(
         number(value).has_value() && (key == "zero" || *number(value) > 0),
         key,
@@ -261,7 +270,37 @@ void forbid_word(SearchLimits& limits, std::string_view word) {
   limits.forbidden.emplace(word);
 }
 
+namespace {
+
+// A word that says how others are used, where these are kept at 1.
+void verify_needed(
+    const SearchLimits& limits,
+    const std::string& word,
+    const std::string& unused,
+    const std::string& needed) {
+  const auto of = limits.fixed.find(word);
+  const auto at = limits.fixed.find(needed);
+  const bool is_one = limits.forbidden.contains(needed) ||
+                      (at != limits.fixed.end() && at->second == "1");
+  WEFT_CHECK_USER(
+      of == limits.fixed.end() || of->second == unused || !is_one,
+      word,
+      "=",
+      of->second,
+      " is asked for, which needs ",
+      needed,
+      " above 1, and ",
+      limits.forbidden.contains(needed) ? cat(needed, " is forbidden")
+                                        : cat(needed, "=1 is, too"),
+      "; leave one of them out");
+}
+
+}  // namespace
+
 void verify(const SearchLimits& limits, int64_t ranks) {
+  verify_needed(limits, "zero", "0", "data");
+  verify_needed(limits, "sequence", "off", "tensor");
+  verify_needed(limits, "schedule", "", "pipeline");
   int64_t product = 1;
   std::vector<std::string> sizes;
   for (const auto& [key, value] : limits.fixed) {

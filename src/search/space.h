@@ -28,8 +28,8 @@ struct SearchLimits {
 // it does.
 void fix_word(SearchLimits& limits, std::string_view word);
 void forbid_word(SearchLimits& limits, std::string_view word);
-// Throws UserError for a word that is both, and for sizes that do not go into
-// `ranks`.
+// Throws UserError for a word that is both, for one that needs another which
+// is kept at 1, and for sizes that do not go into `ranks`.
 void verify(const SearchLimits& limits, int64_t ranks);
 
 // Rows of the batch: the size of the first dim of its first tensor.

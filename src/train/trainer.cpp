@@ -61,7 +61,28 @@ std::vector<StageKeep> stage_keeps(const Graph& graph, const Plan& plan) {
   return keeps;
 }
 
+void rewrite(Graph& graph, const TrainerOptions& options) {
+  if (options.scale_loss) {
+    scale_loss(graph);
+  }
+  if (options.clip_norm > 0) {
+    clip_gradients(graph, options.clip_norm);
+  }
+  // With accumulation, the loop leaves the update out (train).
+  if (options.bad_loss != BadLoss::GoOn && options.accumulate == 1) {
+    skip_bad_loss(graph);
+  }
+}
+
 }  // namespace
+
+Graph planned_step(Graph graph, const TrainerOptions& options) {
+  rewrite(graph, options);
+  if (options.accumulate == 1 && !options.keep_gradients) {
+    drop_gradient_outputs(graph);
+  }
+  return graph;
+}
 
 std::string print(const BatchTypes& types) {
   std::vector<std::string> words;
@@ -113,20 +134,6 @@ Trainer::Trainer(
 
 Trainer::~Trainer() = default;
 
-void Trainer::rewrite(PreparedStep& step) {
-  Graph& graph = step.graph;
-  if (options_.scale_loss) {
-    weft::scale_loss(graph);
-  }
-  if (options_.clip_norm > 0) {
-    clip_gradients(graph, options_.clip_norm);
-  }
-  // With accumulation, the loop leaves the update out (train).
-  if (options_.bad_loss != BadLoss::GoOn && options_.accumulate == 1) {
-    skip_bad_loss(graph);
-  }
-}
-
 // The plan is for the whole step; sums of gradients lie as it says of states.
 void Trainer::accumulate(PreparedStep& step, Plan& plan) {
   const Graph whole = std::move(step.graph);
@@ -150,7 +157,7 @@ PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
     auto made = std::make_unique<PreparedStep>();
     made->graph = graphs_(types, kind);
     if (kind == StepKind::Train) {
-      rewrite(*made);
+      rewrite(made->graph, options_);
     }
     Plan plan = plans_(made->graph);
     if (plan.stages.size() == stages_.size()) {

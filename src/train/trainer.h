@@ -72,6 +72,10 @@ struct TrainerOptions {
   LowerOptions lowering = {};
 };
 
+// The step as a trainer with these options runs it, for who looks for a plan
+// of it. With accumulation it is one step still, whose gradients stay.
+Graph planned_step(Graph graph, const TrainerOptions& options);
+
 struct StepResult {
   double loss = 0;
   // Of all gradients, before clipping; none without clipping.
@@ -152,7 +156,6 @@ class Trainer {
   void bind(PreparedStep& step, const Plan& plan);
   void note_kept(const Program& program);
   void note_residents(const PreparedStep& step);
-  void rewrite(PreparedStep& step);
   void accumulate(PreparedStep& step, Plan& plan);
   void read_result(const PreparedStep& step, StepResult& result) const;
   void forget_gradients() const;

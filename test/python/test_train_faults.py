@@ -20,7 +20,7 @@ def base(tmp_path_factory):
     """Arguments that all runs here share: a captured model saves the time of starting Python."""
     folder = tmp_path_factory.mktemp("faults")
     graph = capture(f"{GPT}:tiny", folder / "tiny.graph")
-    return [graph, "--data", make_text(folder / "data"), "--nproc", 2, "--steps", STEPS]
+    return [graph, "--data", make_text(folder / "data"), "--parallel", "data=2", "--steps", STEPS]
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_a_second_interrupt_leaves_at_once(base, undisturbed, tmp_path):
 
 
 def test_one_rank_without_a_launcher_saves_on_a_signal(base, tmp_path):
-    one = [1 if each == 2 else each for each in base]
+    one = ["data=1" if each == "data=2" else each for each in base]
     whole, output = tmp_path / "whole", tmp_path / "run"
     assert finish(one, whole)[0] == 0
     with Run(one, output) as run:

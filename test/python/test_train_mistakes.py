@@ -41,8 +41,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def arguments(folder, steps, ranks=2):
-    return [folder / "tiny.graph", "--data", folder / "data", "--nproc", ranks, "--steps", steps]
+def arguments(folder, steps, words=("--parallel", "data=2")):
+    return [folder / "tiny.graph", "--data", folder / "data", "--nproc", 2, *words, "--steps", steps]
 
 
 def fails(given, output):
@@ -89,12 +89,13 @@ def test_another_seed_would_read_other_data(folder):
     ],
 )
 def test_a_word_that_does_not_fit(folder, tmp_path, more, said):
-    assert fails([*arguments(folder, 3), *more], tmp_path / "run").startswith(said)
+    given = arguments(folder, 3, words=()) if more[0] in ("--plan", "--parallel") else arguments(folder, 3)
+    assert fails([*given, *more], tmp_path / "run").startswith(said)
     assert checkpoints(tmp_path / "run") == []
 
 
 def test_data_that_is_not_there(folder, tmp_path):
-    given = [folder / "tiny.graph", "--data", tmp_path / "no.txt", "--nproc", 2, "--steps", 3]
+    given = [folder / "tiny.graph", "--data", tmp_path / "no.txt", "--parallel", "data=2", "--steps", 3]
     assert fails(given, tmp_path / "run") == f"cannot open {tmp_path}/no.txt: there is no such file or folder"
 
 
@@ -130,7 +131,7 @@ def bad_batch(tmp_path_factory):
     text = words.read_text()
     place = (BAD_STEP - 1) * 4 * 32 + 70
     words.write_text(text[:place] + "~" + text[place + 1 :])
-    return [folder / "bad.graph", "--data", words, "--in-order", "--nproc", 2, "--steps", 12]
+    return [folder / "bad.graph", "--data", words, "--in-order", "--parallel", "data=2", "--steps", 12]
 
 
 def test_a_bad_loss_is_skipped_or_stops_with_all_saved(bad_batch, tmp_path):

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 def arguments(folder, ranks=2, steps=STEPS):
-    return [folder / "tiny.graph", "--data", folder / "data", "--nproc", ranks, "--steps", steps]
+    return [folder / "tiny.graph", "--data", folder / "data", "--parallel", f"data={ranks}", "--steps", steps]
 
 
 def test_a_truncated_shard_falls_back_to_the_checkpoint_before(folder, tmp_path):

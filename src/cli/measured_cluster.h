@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured of this machine, kept from one run to the next.
+#pragma once
+
+#include "cli/measure.h"
+#include "cluster/cluster.h"
+
+#include <cstdint>
+#include <string>
+
+namespace weft {
+
+// Where it is kept: in $XDG_CACHE_HOME/weft, else ~/.cache/weft, in a folder by
+// the machine's name, a file for each number of ranks and of threads.
+std::string measured_cluster_path(int64_t ranks, int threads);
+
+// Runs `weft cluster measure` as so many ranks, which write the file; its exit
+// status.
+int start_measuring(
+    int64_t ranks, const MeasureOptions& options, const std::string& output);
+
+// The cluster of that many ranks on this machine: as it is kept, or measured
+// now, in a few seconds, and kept. Throws UserError when that cannot be done.
+Cluster measured_cluster(int64_t ranks, int threads, bool is_quiet);
+
+}  // namespace weft
