@@ -198,7 +198,7 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text.replace(text.find("efficiency memory"), 17, "efficiency thought");
   EXPECT_EQ(
       message_of(text),
-      "c:16:14: unknown work \"thought\": there are product, attention, "
+      "c:17:14: unknown work \"thought\": there are product, attention, "
       "attention_backward, convolution, convolution_backward, elementwise, "
       "exponential, tangent, memory");
   text = kWorld;
