@@ -8,9 +8,8 @@ handing the graph over; `build` makes the model and `capture` its step; `samples
 `estimates` puts candidates together; `simulation` lowers and simulates the best of them for all ranks. With several
 repeats, the fastest.
 
-Peers: what PyTorch's own package has for a part of the question is run here, on one layer count. Planners that search
-as much cannot be installed from a package on this kind of machine; their figures are as reported, or as measured by
-others on two cores like these.
+Peers: planners that search as much are in no package that runs on a machine without GPUs; their figures are as
+reported, or as measured by others on two cores like these.
 """
 
 import argparse
@@ -72,45 +71,8 @@ def show(name, seconds, found, allowed):
     )
 
 
-def recompute_by_torch(layers):
-    """What PyTorch has of this: which values to keep under a budget, for one device and one layout."""
-    import torch
-    from torch._functorch import config
-    from torch._functorch.aot_autograd import aot_function
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    sys.path.insert(0, str(ROOT / "examples" / "models"))
-    import gpt
-
-    with FakeTensorMode():
-        model, batch, _ = gpt.gpt2_small(layers=layers, dropout=0.0)
-        parameters = dict(model.named_parameters())
-
-        def loss(parameters, *batch):
-            return torch.func.functional_call(model, parameters, batch)
-
-        def keep(graph, _):
-            return graph
-
-        with config.patch(activation_memory_budget=0.5):
-            compiled = aot_function(
-                loss, fw_compiler=keep, bw_compiler=keep, partition_fn=min_cut_rematerialization_partition
-            )
-            start = time.perf_counter()
-            compiled(parameters, *batch)
-            return time.perf_counter() - start
-
-
 def show_peers():
     print(f"\n{'other planners':<38}{'seconds':>9}  what")
-    try:
-        seconds = recompute_by_torch(12)
-        print(
-            f"{'PyTorch min-cut partitioner':<38}{seconds:>9.2f}  run here: GPT-2 of 12 layers, what to keep, 1 device"
-        )
-    except Exception as error:
-        print(f"{'PyTorch min-cut partitioner':<38}{'-':>9}  does not run here: {str(error).splitlines()[0]}")
     for name, (what, seconds, source) in REPORTED.items():
         print(f"{name:<38}{seconds:>9}  {what}; {source}")
 
