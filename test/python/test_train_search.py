@@ -51,15 +51,6 @@ def test_the_plan_that_is_found_trains_as_any_other(root, given, tmp_path, more)
     assert got == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_budget_that_parts_of_the_batch_do_not_fit(root, given, tmp_path):
-    keep(root, tmp_path)
-    budget = ["--budget-bytes", 1_400_000]
-    expected, _ = train([*given, "--parallel", "data=2"], tmp_path / "words")
-    assert finish([*given, *budget, "--parallel", "data=2"], tmp_path / "large")[0] == 2
-    got, _ = train([*given, *budget, "--nproc", 2], tmp_path / "run", XDG_CACHE_HOME=tmp_path)
-    assert got == pytest.approx(expected, rel=1e-5)
-
-
 def test_a_machine_is_measured_once(given, tmp_path):
     first, err = train([*given, "--nproc", 2], tmp_path / "first", XDG_CACHE_HOME=tmp_path)
     [kept] = tmp_path.glob("weft/*/*.cluster")
