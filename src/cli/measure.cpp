@@ -133,7 +133,9 @@ class Measurement {
       const Rendezvous& rendezvous,
       const MeasureOptions& options,
       const MeasureProgress& progress)
-      : timer_(rendezvous, options.rounds), options_(options), progress_(progress) {}
+      : timer_(rendezvous, options.rounds),
+        options_(options),
+        progress_(progress) {}
 
   std::optional<Cluster> run() {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -235,8 +235,10 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text += "  speed = 3\n";
   EXPECT_EQ(
       message_of(text),
-      "c:14:3: expected another line of the group (start_seconds, device_share, "
-      "devices_per_link, efficiency, between), 'group' or the end, found \"speed\"");
+      "c:14:3: expected another line of the group (start_seconds, "
+      "device_share, "
+      "devices_per_link, efficiency, between), 'group' or the end, found "
+      "\"speed\"");
 }
 
 }  // namespace
