@@ -73,7 +73,7 @@ def test_a_killed_rank_is_named_and_the_run_resumes(base, undisturbed, tmp_path,
 
 
 def test_many_ranks_that_lose_one_say_it_once(base, tmp_path):
-    four = [4 if each == 2 else each for each in base]
+    four = [{2: 4, "data=2": "data=4"}.get(each, each) for each in base]
     with Run(four, tmp_path / "run") as run:
         run.wait_for_step(10)
         since = time.monotonic()
