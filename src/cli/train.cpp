@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "capture/optimizer.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
@@ -265,6 +266,38 @@ SearchOptions search_options(const TrainFlags& flags) {
   return options;
 }
 
+// Of --output: the plan that was found, with which a resumed run goes on.
+constexpr std::string_view kFoundPlan = "found.plan";
+
+// Machines may have been measured again since, and another plan rounds
+// otherwise. None where it was for other ranks or another step.
+std::optional<Plan> plan_found_before(
+    const TrainFlags& flags, const Graph& graph) {
+  const std::filesystem::path path =
+      std::filesystem::path(flags.options.output) / kFoundPlan;
+  if (!flags.options.resume || !std::filesystem::exists(path)) {
+    return std::nullopt;
+  }
+  try {
+    Plan plan = parse_plan(read_file(path.string()), path.string());
+    verify(plan, graph);
+    return rank_count(plan) == flags.nproc ? std::optional(plan) : std::nullopt;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// Not where ranks are about to refuse the folder.
+void keep_found_plan(const TrainFlags& flags, const Plan& plan) {
+  const std::filesystem::path folder = flags.options.output;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!folder.empty() && !error &&
+      (flags.options.resume || !find_last(folder.string()).path)) {
+    write_file((folder / kFoundPlan).string(), print(plan));
+  }
+}
+
 // Where nobody said how ranks share the step: what is fastest by what was
 // measured of this machine.
 Plan searched_plan(const TrainFlags& flags, const Graph& graph) {
@@ -311,7 +344,9 @@ void start_train(TrainFlags& flags) {
   std::vector<std::string> arguments = command_line();
   arguments.insert(arguments.end(), {"--graphs", folder.path()});
   if (!flags.plan.is_given()) {
-    const Plan plan = searched_plan(flags, graph);
+    const std::optional<Plan> before = plan_found_before(flags, graph);
+    const Plan plan = before ? *before : searched_plan(flags, graph);
+    keep_found_plan(flags, plan);
     flags.plan.plan = folder.file("train.plan");
     write_file(flags.plan.plan, print(plan));
     arguments.insert(arguments.end(), {"--plan", flags.plan.plan});

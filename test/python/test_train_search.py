@@ -62,6 +62,20 @@ def test_a_machine_is_measured_once(given, tmp_path):
     assert second == first
 
 
+def test_a_resumed_run_keeps_its_plan(root, given, tmp_path):
+    kept = keep(root, tmp_path)
+    more = [*given, "--nproc", 2, "--save-every", 3]
+    whole, _ = train(more, tmp_path / "whole", XDG_CACHE_HOME=tmp_path)
+    half = [3 if each == STEPS else each for each in more]
+    train(half, tmp_path / "run", XDG_CACHE_HOME=tmp_path)
+    found = (tmp_path / "run" / "found.plan").read_text()
+    kept.write_text("no cluster at all")
+    resumed, err = train([*more, "--resume"], tmp_path / "run", XDG_CACHE_HOME=tmp_path)
+    assert "weft: plan " not in err, "nothing is looked for"
+    assert (tmp_path / "run" / "found.plan").read_text() == found
+    assert resumed == whole
+
+
 def test_nothing_fits(root, given, tmp_path):
     keep(root, tmp_path)
     little = [*given, "--nproc", 2, "--budget-bytes", 50_000]
