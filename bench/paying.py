@@ -22,8 +22,7 @@ import re
 import subprocess
 import tempfile
 
-from predicting import measured_cluster
-from stepping import ROOT, WEFT, Size, cell, simulated_seconds, work
+from stepping import ROOT, WEFT, Size, add_cluster_option, cell, cluster_of, simulated_seconds, work
 
 MODELS = ROOT / "examples" / "models"
 OTHER = {"layers": 6, "width": 256, "heads": 4, "vocabulary": 4096, "sequence": 128, "batch_size": 8}
@@ -200,14 +199,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer steps, one model, one case")
     parser.add_argument("--repeats", type=int, default=0, help="turns of every plan")
     parser.add_argument("--models", default="")
-    parser.add_argument("--cluster", help="a cluster file, in place of a measurement")
+    add_cluster_option(parser)
     parser.add_argument("--no-runs", action="store_true", help="only the second table")
     parser.add_argument("--no-joint", action="store_true", help="only the first table")
     chosen = parser.parse_args()
     repeats = chosen.repeats or (3 if chosen.quick else 7)
     names = chosen.models or ("gpt" if chosen.quick else ",".join(SIZES))
     if not chosen.no_runs:
-        cluster = pathlib.Path(chosen.cluster).read_text() if chosen.cluster else measured_cluster()
+        cluster = cluster_of(chosen)
         print(f"seconds a step, medians; 2 ranks, a core each; load {os.getloadavg()[0]:.1f}")
         print(f"{'model':<8}{'plan':<52}{'predicted':>11}{'measured':>10}")
         for name in names.split(","):

@@ -10,14 +10,15 @@ four stages), and `weft` where Weft's words put them. The targets are those of t
 measured: nothing here fails when one is missed.
 
 ideal: half of what the same step takes Weft on one rank. `share` is ideal / measured.
-predicted: `weft simulate` of the program that ran, on the two_cores cluster; `error` is its distance from the measured.
+predicted: `weft simulate` of the program that ran, on this machine as `weft cluster measure` finds it; `error` is its
+distance from the measured.
 """
 
 import argparse
 import dataclasses
 import os
 
-from stepping import SIZES, cell, ratio, simulated_seconds, work
+from stepping import SIZES, add_cluster_option, cell, cluster_of, ratio, simulated_seconds, work
 
 # Where stages begin, but for the first.
 CUTS = {"gpipe": [3], "1f1b": [3], "interleaved": [2, 3, 5]}
@@ -39,7 +40,7 @@ def row(schedule, arm, cut, taken, peer, target, ideal, predicted):
     )
 
 
-def table(size, count, repeats, ideal):
+def table(size, count, repeats, ideal, cluster):
     result = work("piping", size, 2, micro_batches=count, cuts=CUTS, others=OTHERS, repeats=repeats)
     print(f"\n{count} micro-batches, ideal {ideal:.4f} s")
     if "error" in result:
@@ -53,7 +54,7 @@ def table(size, count, repeats, ideal):
     for schedule in CUTS:
         peer, ours = taken[f"torch {schedule}"], taken[f"layers {schedule}"]
         print(row(schedule, "torch", "layers", peer, None, None, ideal, None))
-        predicted = simulated_seconds(result["programs"][f"layers {schedule}"])
+        predicted = simulated_seconds(result["programs"][f"layers {schedule}"], cluster)
         print(row(schedule, "weft", "layers", ours, peer, SAME_TARGET, ideal, predicted))
     best_peer = min(taken[f"torch {schedule}"] for schedule in CUTS)
     ours = {name: seconds for name, seconds in taken.items() if not name.startswith("torch ")}
@@ -61,7 +62,7 @@ def table(size, count, repeats, ideal):
     for schedule in OTHERS:
         name = f"weft {schedule}"
         target = BEST_TARGET if name == best else None
-        predicted = simulated_seconds(result["programs"][name])
+        predicted = simulated_seconds(result["programs"][name], cluster)
         print(row(schedule, "weft", "weft", taken[name], best_peer, target, ideal, predicted))
     print(f"  best of weft / best of torch: {best}, {ours[best] / best_peer:.2f} (<= {BEST_TARGET:.2f})", flush=True)
 
@@ -71,16 +72,18 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer steps")
     parser.add_argument("--repeats", type=int, default=0, help="turns of every arm")
     parser.add_argument("--micro-batches", default="4,8")
+    add_cluster_option(parser)
     chosen = parser.parse_args()
     repeats = chosen.repeats or (3 if chosen.quick else 7)
     size = dataclasses.replace(SIZES["compute"], model="piping_arms.untied_gpt")
+    cluster = cluster_of(chosen)
     print(f"seconds a step, medians; {os.cpu_count()} cores, two ranks; load {os.getloadavg()[0]:.1f}")
     alone = work("steps", size, 1, repeats=repeats, compile=False)
     if "error" in alone:
         raise SystemExit(alone["error"])
     print(f"one rank: eager {alone['eager']:.4f}, weft {alone['weft']:.4f}", flush=True)
     for count in map(int, chosen.micro_batches.split(",")):
-        table(size, count, repeats, alone["weft"] / 2)
+        table(size, count, repeats, alone["weft"] / 2, cluster)
     print(f"load at the end {os.getloadavg()[0]:.1f}")
 
 

@@ -13,10 +13,8 @@ import argparse
 import os
 import pathlib
 import statistics
-import subprocess
-import tempfile
 
-from stepping import WEFT, Size, cell, simulated_events, simulated_seconds, work
+from stepping import Size, add_cluster_option, cell, cluster_of, simulated_events, simulated_seconds, work
 
 GPT = {"layers": 6, "width": 384, "heads": 6, "vocabulary": 8192, "dropout": 0.0}
 SMALL = {**GPT, "layers": 4, "width": 128, "heads": 4}
@@ -40,13 +38,6 @@ WORDS = [
     "pipeline=2,schedule=gpipe,micro-batches=2",
 ]
 MEDIAN_TARGET, WORST_TARGET, ORDER_TARGET = 0.08, 0.20, 0.9
-
-
-def measured_cluster():
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "this.cluster")
-        subprocess.run([WEFT, "cluster", "measure", "--ranks", "2", "-o", path], check=True)
-        return path.read_text()
 
 
 def places(values):
@@ -122,14 +113,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer steps, two models")
     parser.add_argument("--repeats", type=int, default=0, help="turns of every plan")
-    parser.add_argument("--cluster", help="a cluster file, in place of a measurement")
+    add_cluster_option(parser)
     parser.add_argument("--keep", help="where to write the measured cluster")
     parser.add_argument("--calls", metavar="WORDS", help="of plans (';' between them), what takes how long")
     parser.add_argument("--models", default="", help="some of them: gpt wide,llama")
     chosen = parser.parse_args()
     sizes = [size for size in SIZES if not chosen.models or size.name in chosen.models.split(",")]
     repeats = chosen.repeats or (3 if chosen.quick else 7)
-    cluster = pathlib.Path(chosen.cluster).read_text() if chosen.cluster else measured_cluster()
+    cluster = cluster_of(chosen)
     if chosen.keep:
         pathlib.Path(chosen.keep).write_text(cluster)
     if chosen.calls:

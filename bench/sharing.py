@@ -10,7 +10,7 @@ those of the project, printed beside what was measured: nothing here fails when 
 link: `shared`, both ranks on this machine, where Weft reads its neighbour's memory and the peers use Gloo; `1gbit`,
 each in a network namespace of its own with 1 Gbit/s between them, where all use Gloo. The latter needs root.
 hidden: the share of the time on the communication stream that is not spent in waits.
-predicted: `weft simulate` of the program that ran, on the two_cores cluster with that link; `error` is its distance
+predicted: `weft simulate` of the program that ran, on this machine as measured, with that link; `error` is its distance
 from the measured step.
 MiB: the most that one rank has in a step, each arm in processes of its own: what the CPU allocator gives and, for Weft,
 its arena.
@@ -20,7 +20,7 @@ import argparse
 import os
 
 from slow_link import RATE_BITS, NoLink, slow_link
-from stepping import CLUSTER, SIZES, cell, names_of, ratio, simulated_seconds, work
+from stepping import SIZES, add_cluster_option, cell, cluster_of, names_of, ratio, simulated_seconds, work
 
 # What Weft is told, the peer, and the target for each size.
 PAIRS = [
@@ -35,11 +35,15 @@ MIB = 1 << 20
 
 
 def at_rate(cluster, rate_bits):
-    """The cluster's text with links of that rate."""
-    lines = []
+    """The cluster's text with links between ranks of that rate, which all transfers reach and no core works for."""
+    lines, is_group = [], False
     for line in cluster.splitlines():
-        name, is_setting, _ = line.partition("=")
-        lines.append(f"{name}= {rate_bits / 8:g}" if is_setting and name.strip() == "bytes_per_second" else line)
+        is_group = is_group or line.startswith("group ")
+        name, _, _ = line.partition("=")
+        if is_group and name.strip() == "bytes_per_second":
+            line = f"{name}= {rate_bits / 8:g}"
+        if not is_group or name.split()[0] not in ("efficiency", "device_share"):
+            lines.append(line)
     return "\n".join(lines) + "\n"
 
 
@@ -95,12 +99,13 @@ def main():
     parser.add_argument("--peers", default=",".join(peers))
     parser.add_argument("--link", default="shared", help="shared, 1gbit, or both: shared,1gbit")
     parser.add_argument("--no-memory", action="store_true", help="seconds only")
+    add_cluster_option(parser)
     chosen = parser.parse_args()
     chosen.sizes = names_of(parser, "--sizes", chosen.sizes, ["compute", "communication"])
     chosen.peers = names_of(parser, "--peers", chosen.peers, peers)
     repeats = chosen.repeats or (3 if chosen.quick else 7)
+    cluster = cluster_of(chosen)
     print(f"seconds a step, medians; {os.cpu_count()} cores, two ranks; load {os.getloadavg()[0]:.1f}")
-    cluster = CLUSTER.read_text()
     for link in chosen.link.split(","):
         if link == "shared":
             table(chosen, repeats, link, None, cluster)

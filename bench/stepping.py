@@ -11,7 +11,7 @@ one is missed.
 
 hidden: the share of the time on the communication stream that is not spent in
 waits, from steps that were timed one instruction at a time.
-predicted: `weft simulate` of the very program that ran, on the two_cores cluster.
+predicted: `weft simulate` of the very program that ran, on this machine as `weft cluster measure` finds it.
 """
 
 import argparse
@@ -29,7 +29,6 @@ from slow_link import Place
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WEFT = pathlib.Path(os.environ.get("WEFT_PROGRAM") or pathlib.Path(sys.executable).parent / "weft")
-CLUSTER = ROOT / "examples" / "clusters" / "two_cores.cluster"
 WORKER = pathlib.Path(__file__).with_name("stepping_worker.py")
 
 
@@ -115,14 +114,28 @@ def work(what, size, ranks=1, places=None, **settings):
         return json.loads(pathlib.Path(f"{folder}/result").read_text())
 
 
-def simulated_events(program, cluster=None):
-    """What `weft simulate` says of the program's text, on the cluster of that text or the two_cores: rank, stream,
-    seconds of start and end, and label of every instruction; none when it cannot tell."""
+def add_cluster_option(parser):
+    parser.add_argument("--cluster", help="a cluster file, in place of a measurement")
+
+
+def cluster_of(chosen):
+    """The text of the cluster that was chosen; else this machine is measured, with both cores busy."""
+    if chosen.cluster:
+        return pathlib.Path(chosen.cluster).read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "this.cluster")
+        subprocess.run([WEFT, "cluster", "measure", "--ranks", "2", "-o", path], check=True)
+        return path.read_text()
+
+
+def simulated_events(program, cluster):
+    """What `weft simulate` says of the program's text on the cluster of that text: rank, stream, seconds of start and
+    end, and label of every instruction; none when it cannot tell."""
     with tempfile.TemporaryDirectory() as folder:
         path, timeline = pathlib.Path(folder, "step.program"), pathlib.Path(folder, "step.timeline")
         path.write_text(program)
         machines = pathlib.Path(folder, "machines.cluster")
-        machines.write_text(cluster or CLUSTER.read_text())
+        machines.write_text(cluster)
         command = [WEFT, "simulate", path, "--cluster", machines, "--timeline", timeline]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return []
@@ -135,7 +148,7 @@ def simulated_events(program, cluster=None):
         ]
 
 
-def simulated_seconds(program, cluster=None):
+def simulated_seconds(program, cluster):
     """The end of the last of them; None when there is none."""
     return max((end for _, _, _, end, _ in simulated_events(program, cluster)), default=None)
 
@@ -149,13 +162,13 @@ def ratio(part, whole):
     return part / whole if isinstance(part, float) and isinstance(whole, float) and whole > 0 else None
 
 
-def predicted_cells(result):
-    seconds = simulated_seconds(result["program"]) if "program" in result else None
+def predicted_cells(result, cluster):
+    seconds = simulated_seconds(result["program"], cluster) if "program" in result else None
     error = ratio(seconds, result.get("weft"))
     return cell(seconds, ".4f", 11) + cell(None if error is None else error - 1, "+.0%", 8)
 
 
-def step_rows(size, one, two):
+def step_rows(size, one, two, cluster):
     """One line for each number of ranks that was measured."""
     for ranks, result, base, target in [(1, one, "eager", size.one_rank_target), (2, two, "DDP", size.two_rank_target)]:
         if result is None:
@@ -172,7 +185,7 @@ def step_rows(size, one, two):
             + cell(ratio(result["weft"], result[base]), ".2f", 10)
             + cell(None if target is None else f"<= {target:.2f}", "", 9)
             + cell(result.get("hidden"), ".0%", 8)
-            + predicted_cells(result)
+            + predicted_cells(result, cluster)
         )
 
 
@@ -204,10 +217,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer steps, and no torch.compile")
     parser.add_argument("--repeats", type=int, default=0, help="turns of every arm")
     parser.add_argument("--sizes", default=",".join(SIZES))
+    add_cluster_option(parser)
     chosen = parser.parse_args()
     repeats = chosen.repeats or (3 if chosen.quick else 7)
     sizes = [SIZES[name] for name in names_of(parser, "--sizes", chosen.sizes, SIZES)]
     settings = {"repeats": repeats, "compile": not chosen.quick}
+    cluster = cluster_of(chosen)
 
     print(f"seconds a step, medians; {os.cpu_count()} cores, one a rank; load {os.getloadavg()[0]:.1f}")
     print(
@@ -217,7 +232,7 @@ def main():
     for size in sizes:
         one = work("steps", size, 1, **settings)
         two = work("steps", size, 2, **settings) if size.options["batch_size"] > 1 else None
-        for row in step_rows(size, one, two):
+        for row in step_rows(size, one, two, cluster):
             print(row, flush=True)
         if one.get("core_share", 1) < UNDISTURBED:
             print(f"  do not trust these: others took {1 - one['core_share']:.0%} of the core", flush=True)

@@ -148,7 +148,7 @@ class Background:
         self.command, self.process, self.is_wanted = command, None, False
 
     def start(self):
-        self.output = tempfile.TemporaryFile()
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - read when the command has ended
         self.process = subprocess.Popen(self.command, cwd=ROOT, stdout=self.output, stderr=subprocess.STDOUT)
 
     def wait(self):

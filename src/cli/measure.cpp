@@ -198,7 +198,7 @@ class Measurement {
   // Of calls that do next to nothing, each of another operator and all of them
   // after a product, as in a step: their code is not at hand.
   double small_call_seconds() {
-    MeasuredCall product("aten.mm", "(f32[256, 256], f32[256, 256])");
+    MeasuredCall product("aten.mm", "(f32[64, 64], f32[64, 64])");
     std::vector<std::unique_ptr<MeasuredCall>> calls;
     for (const char* op :
          {"aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"}) {

@@ -2,6 +2,9 @@
 #include "plan/token_slices.h"
 
 #include "ops/op_def.h"
+#include "profile/call_seconds.h"
+#include "profile/node_costs.h"
+#include "profile/signatures.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,8 +23,12 @@ constexpr double kAlike = 1e-3;
 // its gradients to those of the slices before: reads and writes them.
 constexpr double kPassesOverParameters = 4;
 // What a token sees of an earlier slice is a call, and some that add what it
-// makes to the rest.
+// makes to the rest: read both, write the sum.
 constexpr double kCallsABlock = 7;
+constexpr int64_t kTensorsACall = 3;
+// Of the sequence; calls for any slice are taken to reach the rates of this
+// one.
+constexpr double kUsualShare = 1.0 / 8;
 
 double pairs(int64_t before, int64_t length) {
   const auto l = static_cast<double>(length);
@@ -120,9 +127,9 @@ class Shortest {
 
 double slice_cost(
     const SliceCosts& costs, int64_t earlier, int64_t before, int64_t length) {
-  return costs.slice + costs.block * static_cast<double>(earlier) +
-         costs.token * static_cast<double>(length) +
-         costs.pair * pairs(before, length);
+  const auto l = static_cast<double>(length);
+  return costs.slice + costs.token * l + costs.pair * pairs(before, length) +
+         (costs.block + costs.block_token * l) * static_cast<double>(earlier);
 }
 
 double pipeline_cost(
@@ -162,45 +169,79 @@ std::vector<int64_t> best_slices(
   return best;
 }
 
+namespace {
+
+int64_t scaled(int64_t size, double share) {
+  return size == 0 ? 0
+                   : std::max<int64_t>(
+                         1, std::llround(static_cast<double>(size) * share));
+}
+
+// That share of a call's work, nothing of it hidden.
+NodeCosts part_of(NodeCosts costs, double share) {
+  costs.product.rows = scaled(costs.product.rows, share);
+  costs.flops = scaled(costs.flops, share);
+  costs.hidden_flops = 0;
+  costs.functions = scaled(costs.functions, share);
+  costs.read_bytes = scaled(costs.read_bytes, share);
+  costs.written_bytes = scaled(costs.written_bytes, share);
+  return costs;
+}
+
+// Of a slice, beyond what any call costs.
+double work_seconds(
+    const NodeCosts& costs, double share, DType dtype, const Device& device) {
+  const NodeCosts part = part_of(costs, share);
+  return part.is_free ? 0
+                      : call_seconds(part, dtype, device) - device.call_seconds;
+}
+
+}  // namespace
+
 SliceCosts slice_costs(
     const Function& step, const Device& device, const SliceShape& shape) {
-  double calls = 0;
-  double calls_a_block = 0;
-  double by_token = 0;
-  double by_pair = 0;
-  DType dtype = DType::F32;
-  for (const Node& node : step.nodes) {
-    if (node.phase == Phase::Optimizer) {
+  const double usual = static_cast<double>(shape.length) * kUsualShare;
+  // A micro-batch's part of a slice.
+  const double share = kUsualShare / static_cast<double>(shape.micro_batches);
+  SliceCosts sum = {.token = 0};
+  const std::vector<NodeCosts> all = node_costs(step, signatures(step));
+  for (size_t i = 0; i < step.nodes.size(); ++i) {
+    const Node& node = step.nodes[i];
+    if (node.phase == Phase::Optimizer || all[i].is_free) {
       continue;
     }
+    const DType dtype = step[node.results.front()].type.dtype;
     const OpDef* def = find_op(node.op);
-    const auto flops = static_cast<double>(flops_of(step, node));
-    const bool has_blocks = def != nullptr && def->blocks;
-    (has_blocks ? by_pair : by_token) += flops;
-    calls_a_block += has_blocks ? kCallsABlock : 0;
-    calls += is_view(node) ? 0 : 1;
+    sum.slice += device.call_seconds;
+    if (def == nullptr || !def->blocks) {
+      sum.token += work_seconds(all[i], share, dtype, device) / usual;
+      continue;
+    }
+    sum.pair += work_seconds(all[i], share * kUsualShare, dtype, device) /
+                (usual * usual);
+    sum.block += kCallsABlock * device.call_seconds;
+    const NodeCosts join = {
+        .read_bytes = (kTensorsACall - 1) * all[i].written_bytes,
+        .written_bytes = all[i].written_bytes};
+    sum.block_token +=
+        kCallsABlock * work_seconds(join, share, dtype, device) / usual;
   }
   double parameter_bytes = 0;
   for (const Input& input : step.inputs) {
     if (input.kind == InputKind::Parameter) {
-      const TensorType& type = step[input.value].type;
-      dtype = type.dtype;
-      parameter_bytes += static_cast<double>(element_count(type)) *
-                         static_cast<double>(element_bytes(type.dtype));
+      parameter_bytes +=
+          static_cast<double>(storage_bytes(step[input.value].type));
     }
   }
+  sum.slice +=
+      kPassesOverParameters * parameter_bytes / device.memory_bytes_per_second;
   const auto stages = static_cast<double>(shape.stages);
-  const auto parts = static_cast<double>(shape.micro_batches);
-  const auto length = static_cast<double>(shape.length);
-  const double rate = flops_per_second(device, dtype) * stages * parts;
   return {
-      .slice = (calls * device.call_seconds +
-                kPassesOverParameters * parameter_bytes /
-                    device.memory_bytes_per_second) /
-               stages,
-      .block = calls_a_block * device.call_seconds / stages,
-      .token = by_token / rate / length,
-      .pair = by_pair / rate / (length * length)};
+      .slice = sum.slice / stages,
+      .block = sum.block / stages,
+      .block_token = sum.block_token / stages,
+      .token = sum.token / stages,
+      .pair = sum.pair / stages};
 }
 
 }  // namespace weft

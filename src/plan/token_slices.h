@@ -15,8 +15,9 @@ namespace weft {
 struct SliceCosts {
   // However short it is.
   double slice = 0;
-  // For each slice before it, however short they are.
+  // For each slice before it, however short they are; and each of its tokens.
   double block = 0;
+  double block_token = 0;
   // For each token, and each pair of a token and one that it sees.
   double token = 1;
   double pair = 0;
@@ -44,9 +45,10 @@ double pipeline_cost(
 std::vector<int64_t> best_slices(
     const SliceCosts& costs, const SliceShape& shape);
 
-// By the operations, parameters and calls of a step that is cut into stages of
-// equal work, in seconds. `length`: of its sequence. What is computed by blocks
-// (OpDef::blocks) goes by pairs.
+// By what calls of that size take on the device (profile/call_seconds.h), and
+// by the parameters, which each slice reads anew: in seconds, of a step that is
+// cut into stages of equal work. `length`: of its sequence. What is computed by
+// blocks (OpDef::blocks) goes by pairs.
 SliceCosts slice_costs(
     const Function& step, const Device& device, const SliceShape& shape);
 

@@ -34,6 +34,7 @@ TEST(TokenSlices, AreTheBestOfAll) {
       {.slice = 0.5, .token = 1, .pair = 0.3},
       {.slice = 2, .token = 0.1, .pair = 1},
       {.slice = 1, .block = 0.4, .token = 1, .pair = 0.1},
+      {.slice = 1, .block = 0.1, .block_token = 0.05, .token = 1},
       {.slice = 100, .token = 1, .pair = 0.1}};
   for (const SliceCosts& costs : all) {
     for (const int64_t stages : {1, 2, 4, 9}) {

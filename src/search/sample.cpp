@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "lower/lower.h"
 #include "ops/kernel.h"
+#include "profile/call_seconds.h"
 #include "profile/signatures.h"
 #include "program/live_bytes.h"
 #include "program/transfer.h"

@@ -2,6 +2,7 @@
 // Bytes are of 16 bit floats unless a comment says more.
 #include "simulate/gpt_calls.h"
 
+#include "profile/call_seconds.h"
 #include "program/transfer.h"
 #include "simulate/costs.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "profile/call_seconds.h"
 #include "profile/signatures.h"
 #include "program/live_bytes.h"
 #include "program/transfer.h"

@@ -3,9 +3,9 @@
 // on a device with caches it is then as slow as all that was moved since.
 #pragma once
 
+#include "profile/call_seconds.h"
 #include "profile/node_costs.h"
 #include "program/program.h"
-#include "simulate/costs.h"
 
 #include <vector>
 

@@ -2,6 +2,7 @@
 #include "simulate/simulate.h"
 
 #include "base/error.h"
+#include "profile/call_seconds.h"
 #include "profile/signatures.h"
 #include "simulate/reuse.h"
 
