@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMostUnits = 64;
+constexpr int64_t kMostUnits = 32;
 // Above so many different costs of slices, those that are this much alike count
 // as one.
 constexpr size_t kManyCosts = 4096;
@@ -23,9 +23,11 @@ constexpr double kAlike = 1e-3;
 // its gradients to those of the slices before: reads and writes them.
 constexpr double kPassesOverParameters = 4;
 // What a token sees of an earlier slice is a call, and some that add what it
-// makes to the rest: read both, write the sum.
+// makes to the rest: they read both and write the sum, or where results are
+// joined otherwise read and write both once more before.
 constexpr double kCallsABlock = 7;
-constexpr int64_t kTensorsACall = 3;
+constexpr double kTensorsASum = 3;
+constexpr double kTensorsAJoin = 7;
 // Of the sequence; calls for any slice are taken to reach the rates of this
 // one.
 constexpr double kUsualShare = 1.0 / 8;
@@ -220,11 +222,10 @@ SliceCosts slice_costs(
     sum.pair += work_seconds(all[i], share * kUsualShare, dtype, device) /
                 (usual * usual);
     sum.block += kCallsABlock * device.call_seconds;
-    const NodeCosts join = {
-        .read_bytes = (kTensorsACall - 1) * all[i].written_bytes,
-        .written_bytes = all[i].written_bytes};
-    sum.block_token +=
-        kCallsABlock * work_seconds(join, share, dtype, device) / usual;
+    const double tensors = def->blocks->join ? kTensorsAJoin : kTensorsASum;
+    sum.block_token += tensors * share *
+                       static_cast<double>(all[i].written_bytes) /
+                       device.memory_bytes_per_second / usual;
   }
   double parameter_bytes = 0;
   for (const Input& input : step.inputs) {

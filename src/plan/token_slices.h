@@ -40,7 +40,7 @@ double pipeline_cost(
     const SliceShape& shape,
     const std::vector<int64_t>& lengths);
 
-// The lengths for which that is least, to 0.1 %. They are multiples of a 64th
+// The lengths for which that is least, to 0.1 %. They are multiples of a 32nd
 // of the sequence, but for the last.
 std::vector<int64_t> best_slices(
     const SliceCosts& costs, const SliceShape& shape);
