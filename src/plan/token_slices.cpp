@@ -193,9 +193,8 @@ NodeCosts part_of(NodeCosts costs, double share) {
 // Of a slice, beyond what any call costs.
 double work_seconds(
     const NodeCosts& costs, double share, DType dtype, const Device& device) {
-  const NodeCosts part = part_of(costs, share);
-  return part.is_free ? 0
-                      : call_seconds(part, dtype, device) - device.call_seconds;
+  return call_seconds(part_of(costs, share), dtype, device) -
+         device.call_seconds;
 }
 
 }  // namespace
