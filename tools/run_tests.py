@@ -137,8 +137,17 @@ def python():
         return Count()
     results = RESULTS / "python.xml"
     # Neighbours share what a file makes once, so each worker has a stretch of them.
-    status = run(BIN / "pytest", "-q", "-n", JOBS, "--dist", "worksteal", f"--junitxml={results}")
+    # fmt: off
+    status = run(BIN / "pytest", "-q", "-m", "not clock", "-n", JOBS, "--dist", "worksteal",
+                 f"--junitxml={results}")
+    # fmt: on
     return count_file(results, status)
+
+
+def clock():
+    """Tests that compare times, with nothing beside them."""
+    results = RESULTS / "clock.xml"
+    return count_file(results, run(BIN / "pytest", "-q", "-m", "clock", f"--junitxml={results}"))
 
 
 class Background:
@@ -172,8 +181,8 @@ def sanitize():
 
 
 # Quick ones first: the sooner a mistake shows, the better.
-SUITES = [layers, format, docs, build, unit, text, python, sanitize]
-NEED_BUILD = [unit, text, python]
+SUITES = [layers, format, docs, build, unit, text, python, sanitize, clock]
+NEED_BUILD = [unit, text, python, clock]
 
 
 def main():

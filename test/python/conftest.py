@@ -34,6 +34,7 @@ def spirals():
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "campaign: long; `make campaign` runs it, `make test` does not")
+    config.addinivalue_line("markers", "clock: compares times; `make test` runs it with nothing beside it")
 
 
 # First, since `-m campaign` chooses by the marks that are there then.

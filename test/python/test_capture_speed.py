@@ -4,6 +4,7 @@
 import time
 
 import gpt
+import pytest
 import torch
 import weft
 from replaying import eager_step
@@ -24,6 +25,7 @@ def meta_seconds(layers):
     return time.perf_counter() - start
 
 
+@pytest.mark.clock
 def test_at_most_half_of_a_meta_run():
     weft_seconds(2)
     meta_seconds(2)
@@ -42,6 +44,7 @@ def test_nodes_and_costs_are_linear_in_layers():
     assert eight["layer_classes"][0] | {"count": 24, "name": ""} == layer | {"name": ""}
 
 
+@pytest.mark.clock
 def test_time_is_linear_in_layers():
     weft_seconds(2)
     # Enough of them that both arms outgrow the caches, and turns until noise has left each arm alone once.
