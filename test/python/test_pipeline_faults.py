@@ -14,6 +14,8 @@ from training_runs import GPT, WEFT, Run, capture, checkpoints, environment, err
 
 STEPS = 120
 SAVE_EVERY = 10
+# With half of it rounding stays rounding; with 0.001 two plans are 1e-3 apart after a hundred steps.
+LEARNING_RATE = 0.0005
 END_SECONDS = 30
 
 
@@ -34,15 +36,13 @@ def undisturbed(base, tmp_path_factory):
 
 
 def words(text, steps=STEPS):
-    return ["--steps", steps, *(["--parallel", text] if text else [])]
+    return ["--steps", steps, "--learning-rate", LEARNING_RATE, *(["--parallel", text] if text else [])]
 
 
 def check_same(output, undisturbed):
     got = losses(output)
     assert list(got) == list(range(1, STEPS + 1))
-    # Training goes apart slowly from what rounding begins.
-    assert list(got.values()) == pytest.approx(list(undisturbed.values()), rel=1e-3)
-    assert list(got.values())[:20] == pytest.approx(list(undisturbed.values())[:20], rel=2e-5)
+    assert list(got.values()) == pytest.approx(list(undisturbed.values()), rel=1e-6)
 
 
 def kill_one(base, output, how, rank, name, step):
