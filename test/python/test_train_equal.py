@@ -9,8 +9,8 @@ over the norm of the one rank's, for each tensor by itself.
 Left out are tensors whose gradient is rounding alone, found by that: biases of keys, on which attention does not
 depend. Of the others every one is within 1e-12 in f64. In f32:
 
-SGD with momentum: every tensor is within 1e-6, or one rank in f32 is itself further than that from one rank in f64, and
-then it is held to a small multiple of its own rounding. Of ResNet that is the bias of the first norm, which starts at 0
+SGD with momentum: every tensor is within 1e-6, or one rank in f32 is itself further than half of that from one rank in
+f64, as two such runs may be twice as far from each other, and then it is held to a small multiple of its own rounding. Of ResNet that is the bias of the first norm, which starts at 0
 and stays near it.
 
 AdamW: all parameters together are within 1e-6 but for GPT's on 4 ranks (3.4e-6), and so is each of BERT and T5. Some
@@ -155,7 +155,7 @@ def test_ranks_equal_one_with_momentum(on_ranks, example):
     for name, apart in found.items():
         if apart > TOLERANCE:
             print(f"  {name}: {apart:.1e}, one rank in f32 is {rounding[name]:.1e} from f64")
-            assert rounding[name] > TOLERANCE, name
+            assert 2 * rounding[name] > TOLERANCE, name
             assert apart <= LUCK * rounding[name], name
 
 
