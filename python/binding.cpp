@@ -10,6 +10,7 @@
 #include "execute/evaluate.h"
 #include "execute/initialise.h"
 #include "execute/lockstep.h"
+#include "execute/observed_memory.h"
 #include "execute/replay.h"
 #include "graph/graph.h"
 #include "lower/lower.h"
@@ -375,6 +376,7 @@ void bind_watch(py::module_& module) {
 PYBIND11_MODULE(_weft, module) {
   module.attr("__version__") = WEFT_VERSION;
   py::register_exception<weft::UserError>(module, "UserError");
+  weft::observe_kernels();
   weft::bind_graph(module);
   weft::bind_capture(module);
   weft::bind_training(module);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "execute/observed_memory.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -122,6 +123,7 @@ const std::vector<std::string>& command_line() { return given_words(); }
 
 int run_command_line(int argc, const char* const* argv) {
   given_words().assign(argv + 1, argv + argc);
+  observe_kernels();
   try {
     CLI::App app(kDescription);
     set_up(app);

@@ -13,12 +13,13 @@ namespace weft {
 // for its settings too (DTensor's dispatch does), so it must be a whole one:
 // one that profiles nothing.
 struct AllocationWatch::Counter : torch::profiler::impl::ProfilerStateBase {
-  Counter()
+  explicit Counter(std::vector<AllocationEvent>* written)
       : ProfilerStateBase(torch::profiler::impl::ProfilerConfig(
-            torch::profiler::impl::ProfilerState::Disabled)) {}
+            torch::profiler::impl::ProfilerState::Disabled)),
+        events(written) {}
 
   void reportMemoryUsage(
-      void* /*memory*/,
+      void* memory,
       int64_t bytes,
       size_t /*total_allocated*/,
       size_t /*total_reserved*/,
@@ -26,6 +27,9 @@ struct AllocationWatch::Counter : torch::profiler::impl::ProfilerStateBase {
     if (device.is_cpu()) {
       live += bytes;
       peak = std::max(peak, live);
+      if (events != nullptr) {
+        events->push_back({memory, bytes});
+      }
     }
   }
 
@@ -37,9 +41,11 @@ struct AllocationWatch::Counter : torch::profiler::impl::ProfilerStateBase {
 
   int64_t live = 0;
   int64_t peak = 0;
+  std::vector<AllocationEvent>* const events;
 };
 
-AllocationWatch::AllocationWatch() : counter_(std::make_shared<Counter>()) {
+AllocationWatch::AllocationWatch(std::vector<AllocationEvent>* events)
+    : counter_(std::make_shared<Counter>(events)) {
   c10::ThreadLocalDebugInfo::_push(
       c10::DebugInfoKind::PROFILER_STATE, counter_);
   open_ = true;

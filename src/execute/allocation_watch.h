@@ -3,8 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace weft {
+
+// Memory handed out, or with negative bytes taken back.
+struct AllocationEvent {
+  const void* memory = nullptr;
+  int64_t bytes = 0;
+};
 
 // Counts the bytes that PyTorch's CPU allocator hands out and takes back on
 // this thread while it is open: what eager PyTorch really uses, to hold
@@ -12,7 +19,8 @@ namespace weft {
 // lowers `live_bytes` below what was counted, so open it first.
 class AllocationWatch {
  public:
-  AllocationWatch();
+  // Each event is written down where `events` says, too.
+  explicit AllocationWatch(std::vector<AllocationEvent>* events = nullptr);
   ~AllocationWatch();
   AllocationWatch(const AllocationWatch&) = delete;
   AllocationWatch& operator=(const AllocationWatch&) = delete;

@@ -125,18 +125,21 @@ void BoundCall::accept_first(const std::vector<at::Tensor>& made) {
     if (!planned.defined() || planned.numel() == 0) {
       continue;
     }
-    const bool is_there = made[i].const_data_ptr() == planned.const_data_ptr();
     WEFT_CHECK(
         made[i].sizes() == planned.sizes() &&
-            made[i].scalar_type() == planned.scalar_type() &&
-            (!is_there || lie_alike(made[i], planned)),
+            made[i].scalar_type() == planned.scalar_type(),
         op,
         " gives ",
         describe(made[i]),
         ", and the program has ",
         describe(planned));
-    memory_.learn(i, made[i].const_data_ptr());
-    if (!is_there) {
+    // Kernels of another machine may lay their results out otherwise: those are
+    // copied, and what was taken for them is a temporary.
+    const bool is_alike = lie_alike(made[i], planned);
+    if (is_alike) {
+      memory_.learn(i, made[i].const_data_ptr());
+    }
+    if (!is_alike || made[i].const_data_ptr() != planned.const_data_ptr()) {
       astray.emplace_back(i, made[i].clone());
     }
   }

@@ -294,8 +294,14 @@ bool CallMemory::is_free(const Extent& extent, const Request& request) const {
       return false;
     }
   }
-  // A result that was not allocated here is copied to its place at the end.
-  return true;
+  // A result that was not allocated here is copied to its place at the end; so
+  // what it is copied from must lie elsewhere.
+  return request.end != kEnd ||
+         std::none_of(
+             results_.begin(), results_.end(), [&](const Place& place) {
+               return place.extent.begin < extent.end &&
+                      extent.begin < place.extent.end;
+             });
 }
 
 void install_placed_allocator() {

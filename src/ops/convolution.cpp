@@ -275,7 +275,7 @@ OpDef convolution_op(
       .name = name,
       .rule_of = convolution_rule,
       .flops = convolution_flops,
-      .scratch_bytes = ScratchCount{convolution_memory},
+      .scratch_bytes = ScratchCount{convolution_memory, convolution_same_from},
       .types = convolution_types,
       .localize = localize_forward,
       .expand = expand_convolution,
@@ -311,7 +311,9 @@ void add_convolution_ops(OpTable& ops) {
       .rule_of = convolution_backward_rule,
       .linear = Linear::First,
       .flops = convolution_backward_flops,
-      .scratch_bytes = ScratchCount{convolution_backward_memory},
+      .scratch_bytes =
+          ScratchCount{
+              convolution_backward_memory, convolution_backward_same_from},
       .types = convolution_backward_types,
       .localize = localize_backward,
       .expand = expand_convolution_backward,

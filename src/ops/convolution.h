@@ -33,6 +33,7 @@ struct Convolution {
   // Whether PyTorch gives it to oneDNN, on a CPU; else it goes through columns,
   // the window of every step written out.
   bool uses_onednn() const;
+  bool has_plain_windows() const;
   // Columns of volumes are row-major always.
   bool uses_channels_last() const;
 };
@@ -40,6 +41,9 @@ struct Convolution {
 // What oneDNN, or the fallback through columns, takes besides the results.
 KernelMemory convolution_memory(const Function& function, const Node& node);
 KernelMemory convolution_backward_memory(
+    const Function& function, const Node& node);
+int64_t convolution_same_from(const Function& function, const Node& node);
+int64_t convolution_backward_same_from(
     const Function& function, const Node& node);
 
 }  // namespace weft

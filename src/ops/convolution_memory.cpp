@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that convolutions take on a CPU besides their results, in the order in
 // which they take it, as measured with PyTorch 2.13 on one thread of an AVX2
-// machine.
+// machine. What is observed on the machine at hand comes first (ask_kernels).
 //
 // Most go to oneDNN (onednn_convolution.h). Types without vector instructions
 // (bf16 here), small single images and most windows of one element go through
@@ -17,6 +17,9 @@
 namespace weft {
 
 namespace {
+
+// Windows of one element of fewer images go through columns.
+constexpr int64_t kManyImages = 16;
 
 bool has_stride(const Convolution& c) {
   for (size_t d = 0; d < c.spatial_dims(); ++d) {
@@ -305,19 +308,25 @@ void run_weight_gradient(
 
 }  // namespace
 
+// For which PyTorch chooses by the batch: the last two dims decide, of volumes
+// too; a row is an image of height 1.
+bool Convolution::has_plain_windows() const {
+  const size_t dims = spatial_dims();
+  return kernel(dims - 1) == 1 && (dims == 1 || kernel(dims - 2) == 1) &&
+         !has_stride(*this) && !is_dilated(*this);
+}
+
 bool Convolution::uses_onednn() const {
   const Convolution& c = *this;
   if (c.input.dtype != DType::F32) {
     return false;
   }
-  // The last two dims decide, of volumes too; a row is an image of height 1.
   const size_t dims = c.spatial_dims();
   const int64_t wide = c.kernel(dims - 1);
   const int64_t high = dims == 1 ? 1 : c.kernel(dims - 2);
   const Dims& sizes = c.input.sizes;
   const int64_t batch = sizes[0];
-  if (wide == 1 && high == 1 && !has_stride(c) && !is_dilated(c) &&
-      batch < 16) {
+  if (c.has_plain_windows() && batch < kManyImages) {
     return false;
   }
   bool has_large_padding = false;
@@ -330,6 +339,26 @@ bool Convolution::uses_onednn() const {
   const int64_t first_two = sizes[2] * (dims == 1 ? 1 : sizes[3]);
   return c.groups() > 1 || (wide > 3 && high > 3) || batch > 1 ||
          batch * sizes[1] * first_two > 20480;
+}
+
+namespace {
+
+int64_t same_from(const Convolution& c) {
+  const int64_t batch = c.input.sizes[0];
+  return batch == 1                                      ? 1
+         : batch >= kManyImages && c.has_plain_windows() ? kManyImages
+                                                         : 2;
+}
+
+}  // namespace
+
+int64_t convolution_same_from(const Function& function, const Node& node) {
+  return same_from(Convolution::forward(function, node));
+}
+
+int64_t convolution_backward_same_from(
+    const Function& function, const Node& node) {
+  return same_from(Convolution::backward(function, node));
 }
 
 KernelMemory convolution_memory(const Function& function, const Node& node) {

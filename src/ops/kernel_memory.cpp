@@ -2,6 +2,7 @@
 #include "ops/kernel_memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace weft {
@@ -9,11 +10,31 @@ namespace {
 
 constexpr int kKept = -1;
 
+std::atomic<KernelMemorySource> machine = nullptr;
+thread_local int counting = 0;
+
+KernelMemory taken_by(
+    const ScratchCount& count, const Function& function, const Node& node) {
+  const KernelMemorySource ask = counting > 0 ? nullptr : machine.load();
+  if (ask != nullptr) {
+    if (std::optional<KernelMemory> known = ask(function, node)) {
+      return *std::move(known);
+    }
+  }
+  return count.memory(function, node);
+}
+
 }  // namespace
+
+void ask_kernels(KernelMemorySource source) { machine = source; }
+
+CountedKernels::CountedKernels() { ++counting; }
+
+CountedKernels::~CountedKernels() { --counting; }
 
 int64_t ScratchCount::operator()(
     const Function& function, const Node& node) const {
-  const KernelMemory taken = memory(function, node);
+  const KernelMemory taken = taken_by(*this, function, node);
   int last = 0;
   for (const Temporary& each : taken.temporaries) {
     last = std::max(last, each.end);
@@ -38,7 +59,7 @@ KernelMemory memory_of(const Function& function, const Node& node) {
   const OpDef* def = find_op(node.op);
   if (def != nullptr) {
     if (const auto* count = def->scratch_bytes.target<ScratchCount>()) {
-      return count->memory(function, node);
+      return taken_by(*count, function, node);
     }
   }
   const int64_t bytes = node.op.starts_with("weft.")

@@ -5,6 +5,7 @@
 #include "ops/op_def.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace weft {
@@ -26,9 +27,14 @@ struct KernelMemory {
 
 // For an entry's `scratch_bytes`: a count that also says what it is made of. A
 // kernel that gives back temporaries before it makes its results has most at
-// one moment and its results at another.
+// one moment and its results at another. Which kernel runs depends on the
+// machine: the count is for one of them, and another may know better
+// (ask_kernels).
 struct ScratchCount {
   KernelMemory (*memory)(const Function& function, const Node& node) = nullptr;
+  // The least batch for which PyTorch chooses as it does for the node's; none:
+  // any.
+  int64_t (*same_from)(const Function& function, const Node& node) = nullptr;
 
   // The most that is alive besides all results.
   int64_t operator()(const Function& function, const Node& node) const;
@@ -38,6 +44,24 @@ struct ScratchCount {
 // one temporary, there from the first moment to the last; of a kernel of ours
 // (weft.*), its work_bytes.
 KernelMemory memory_of(const Function& function, const Node& node);
+
+// Knows what kernels take on the machine at hand, or else gives nothing.
+using KernelMemorySource =
+    std::optional<KernelMemory> (*)(const Function& function, const Node& node);
+
+// From now on, everywhere in this process, it is asked for whatever has a
+// ScratchCount, before that is. May be asked by several threads at once.
+void ask_kernels(KernelMemorySource source);
+
+// While one lives, counts hold on its thread and nobody is asked: for whoever
+// looks at many shapes, roughly.
+class CountedKernels {
+ public:
+  CountedKernels();
+  ~CountedKernels();
+  CountedKernels(const CountedKernels&) = delete;
+  CountedKernels& operator=(const CountedKernels&) = delete;
+};
 
 // Writes down what a kernel takes, in its order.
 class KernelRun {

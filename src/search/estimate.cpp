@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/kernel_memory.h"
 #include "simulate/simulate.h"
 
 #include <algorithm>
@@ -596,6 +597,7 @@ const Estimator::Table& Estimator::table(const SampleKey& key) {
   if (!is_new) {
     return out;
   }
+  const CountedKernels rough;
   const auto begin = std::chrono::steady_clock::now();
   std::vector<UnitCost> costs;
   try {

@@ -2,6 +2,7 @@
 #include "search/samples.h"
 
 #include "base/error.h"
+#include "ops/kernel_memory.h"
 #include "plan/plan.h"
 #include "search/space.h"
 
@@ -72,6 +73,7 @@ Samples::Family& Samples::family_of(const SampleKey& key) {
 }
 
 Samples::Lowered Samples::lower(const SampleKey& key) const {
+  const CountedKernels rough;
   Lowered out;
   out.sized.rows = rows_ / key.batch_parts;
   try {

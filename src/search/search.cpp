@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "lower/lower.h"
+#include "ops/kernel_memory.h"
 #include "profile/node_costs.h"
 #include "profile/signatures.h"
 #include "profile/text_table.h"
@@ -100,6 +101,7 @@ class Search {
   }
 
   void count_flops() {
+    const CountedKernels rough;
     const Function& step = step_of(graph_);
     const std::vector<int32_t> signature_of = signatures(step);
     const std::vector<NodeCosts> costs = node_costs(step, signature_of);

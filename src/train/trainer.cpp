@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include "base/error.h"
+#include "execute/observed_memory.h"
 #include "execute/optimizer_settings.h"
 #include "lower/stages.h"
 #include "plan/forward_plan.h"
@@ -130,7 +131,9 @@ Trainer::Trainer(
       plans_(std::move(plans)),
       options_(std::move(options)),
       world_(world),
-      arena_(options_.budget_bytes) {}
+      arena_(options_.budget_bytes) {
+  observe_kernels();
+}
 
 Trainer::~Trainer() = default;
 

