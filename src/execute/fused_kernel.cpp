@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 namespace weft {
@@ -137,6 +139,32 @@ void add_rows(
   }
 }
 
+// Whether adding a zero changes one of the elements.
+template <typename T>
+bool has_negative_zero(const T* row, int64_t width) {
+  using Bits = std::conditional_t<
+      sizeof(T) == 8,
+      uint64_t,
+      std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+  constexpr Bits kNegativeZero = Bits(Bits(1) << (8 * sizeof(T) - 1));
+  const auto found = [](const T& element) {
+    return static_cast<Bits>(std::bit_cast<Bits>(element) == kNegativeZero);
+  };
+  // Of a number that is known, so that the compiler takes many at a time.
+  constexpr int64_t kAtOnce = 64;
+  Bits any = 0;
+  int64_t begin = 0;
+  for (; begin + kAtOnce <= width; begin += kAtOnce) {
+    for (int64_t i = 0; i < kAtOnce; ++i) {
+      any = static_cast<Bits>(any | found(row[begin + i]));
+    }
+  }
+  for (; begin < width; ++begin) {
+    any = static_cast<Bits>(any | found(row[begin]));
+  }
+  return any != 0;
+}
+
 struct EmbeddingBackwardAdd {
   at::Tensor grad;
   at::Tensor indices;
@@ -206,12 +234,12 @@ struct EmbeddingBackwardAdd {
             while (next != last && index[*next] == row) {
               ++next;
             }
-            add_rows(
-                rows,
-                {here, next},
-                width,
-                from + row * width,
-                into + row * width);
+            const T* before = from + row * width;
+            // Most rows of a large table get nothing.
+            if (here != next || from != into ||
+                has_negative_zero(before, width)) {
+              add_rows(rows, {here, next}, width, before, into + row * width);
+            }
             here = next;
           }
         });
