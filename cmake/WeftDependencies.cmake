@@ -7,17 +7,24 @@ if(WEFT_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
+# The Python that torch and HiGHS belong to: the one that called us (a wheel
+# being built names it), or the clone's own environment.
+if(NOT Python_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+  set(Python_EXECUTABLE ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+endif()
+set(components Interpreter)
 if(WEFT_TORCH)
-  # The Python that torch belongs to: the one that called us (a wheel being
-  # built names it), or the clone's own environment.
-  if(NOT Python_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
-    set(Python_EXECUTABLE ${CMAKE_SOURCE_DIR}/.venv/bin/python)
-  endif()
-  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+  list(APPEND components Development.Module)
+endif()
+find_package(Python 3.10 REQUIRED COMPONENTS ${components})
+find_package(WeftHighs 1.15 REQUIRED)
+
+if(WEFT_TORCH)
   find_package(WeftTorch REQUIRED)
 
-  # From the root of an environment to its packages. Programs find torch's
-  # libraries by it, whatever the environment is called and wherever it lies.
+  # From the root of an environment to its packages. Programs find the libraries
+  # of torch and HiGHS by it, whatever the environment is called and wherever it
+  # lies.
   execute_process(
     COMMAND
       ${Python_EXECUTABLE} -c
