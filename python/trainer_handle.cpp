@@ -96,8 +96,16 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
     if (text.empty() && words.empty()) {
       return expand({.data = ranks}, graph);
     }
-    Plan plan = text.empty() ? expand(parse_parallel(words, "parallel"), graph)
-                             : forward_plan(parse_plan(text, source), graph);
+    if (text.empty()) {
+      Plan plan = expand(parse_parallel(words, "parallel"), graph);
+      verify_ranks(plan, ranks);
+      return plan;
+    }
+    Plan plan = parse_plan(text, source);
+    // A script's model has no name: a plan that was found for its file, which
+    // has one, is for it as well. Values are looked up by their names.
+    plan.graph = graph.name;
+    plan = forward_plan(std::move(plan), graph);
     verify_ranks(plan, ranks);
     return plan;
   };

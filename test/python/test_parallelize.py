@@ -272,3 +272,16 @@ def test_a_model_outlives_its_trainer():
     [torch.full((1000,), float(i)) for i in range(100)]
     assert all(torch.equal(tensor, kept[name]) for name, tensor in model.state_dict().items())
     eager_steps(model, optimizer, range(2))
+
+
+def test_a_plan_for_the_model_of_a_file_is_for_that_of_a_script():
+    model, optimizer = make()
+    other, theirs = make()
+    plan = "plan @net on <> {\n  recompute %relu\n}\n"
+    trainer = weft.parallelize(model, optimizer, batch(), plan=plan)
+    for number in range(STEPS):
+        trainer.step(batch(number))
+    eager_steps(other, theirs, range(STEPS))
+    assert_same(model, other)
+    with pytest.raises(weft.UserError, match="plan:2.*gone"):
+        weft.parallelize(*make(), batch(), plan="plan @net on <> {\n  recompute %gone\n}\n")
