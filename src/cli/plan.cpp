@@ -15,6 +15,7 @@
 #include "plan/plan_place.h"
 #include "plan/schedule.h"
 #include "program/live_bytes.h"
+#include "search/ilp_policy.h"
 #include "search/nearest.h"
 #include "search/recompute_policy.h"
 #include "search/rotor_policy.h"
@@ -181,15 +182,18 @@ void set_policy(
   if (flags.recompute.empty()) {
     return;
   }
-  if (flags.recompute == "rotor") {
+  if (flags.recompute == "rotor" || flags.recompute == "ilp") {
     const std::optional<int64_t> budget =
         search_options(flags.search).max_bytes;
     WEFT_CHECK_USER(
         cluster && !flags.plan.parallel.empty(),
-        "--recompute rotor chooses by time and memory: give --parallel and "
+        "--recompute ",
+        flags.recompute,
+        " chooses by time and memory: give --parallel and "
         "--cluster, and --max-bytes for less than the device has");
-    set_recompute_by_rotor(
-        plan,
+    const auto set = flags.recompute == "rotor" ? set_recompute_by_rotor
+                                                : set_recompute_by_ilp;
+    set(plan,
         graph,
         parse_parallel(flags.plan.parallel, "--parallel"),
         *cluster,
@@ -200,7 +204,7 @@ void set_policy(
       recompute_policy(flags.recompute);
   WEFT_CHECK_USER(
       policy.has_value(),
-      "--recompute is none, cheap, selective, full or rotor, not ",
+      "--recompute is none, cheap, selective, full, rotor or ilp, not ",
       quote(flags.recompute));
   const Function& step = step_of(graph);
   set_recompute(plan, step, step_units(step), *policy);
@@ -271,8 +275,9 @@ void add_plan_command(CLI::App& app) {
       ->add_option(
           "--recompute",
           flags->recompute,
-          "What backward makes again: none, cheap, selective, full, or rotor "
-          "for as little as fits the memory")
+          "What backward makes again: none, cheap, selective, full, or as "
+          "little as fits the memory: rotor of layers, ilp of any values of a "
+          "small step")
       ->type_name("POLICY");
   add_search_flags(*command, flags->search);
   command->add_flag(

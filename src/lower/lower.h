@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,5 +43,10 @@ Program lower(
 // nor verified: other ranks' pieces may be smaller, and lie elsewhere. The plan
 // is on one stage, without axes of time, and verifies.
 Program lower_first_rank(const Graph& graph, const Plan& plan);
+
+// The names of those values of forward that `recompute` lines leave as they
+// are, for making them again would repeat a transfer: none where the plan
+// allows that. The plan is on one stage.
+std::set<std::string> kept_from_transfers(const Graph& graph, const Plan& plan);
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes in order: the table of contents of this folder.
 #include "base/error.h"
+#include "lower/exchanged_values.h"
 #include "lower/lower.h"
 #include "lower/pass.h"
 #include "plan/plan_place.h"
@@ -120,6 +121,18 @@ Program lower_first_rank(const Graph& graph, const Plan& plan) {
     }
   }
   return std::move(lowering.program);
+}
+
+std::set<std::string> kept_from_transfers(
+    const Graph& graph, const Plan& plan) {
+  if (plan.recompute_collectives) {
+    return {};
+  }
+  const Cluster cluster = any_machines(plan);
+  Lowering lowering = begin(graph, plan, cluster);
+  split_means(lowering);
+  split_batch_norms(lowering);
+  return exchanged_values(lowering);
 }
 
 }  // namespace weft

@@ -165,6 +165,12 @@ IlpResult solve(const Ilp& ilp, const IlpOptions& options) {
       ilp.variables.begin(),
       ilp.variables.end(),
       [](const Ilp::Variable& variable) { return variable.is_integer; });
+  // HiGHS does not look at the rows of a programme without variables.
+  for (const Ilp::Row& row : ilp.rows) {
+    if (row.terms.empty() && (row.lower > 0 || row.upper < 0)) {
+      return {.status = IlpStatus::Infeasible};
+    }
+  }
   const Arrays arrays = arrays_of(ilp);
   if (options.relax_first && has_integers) {
     Solver solver(arrays);

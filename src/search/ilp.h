@@ -29,7 +29,7 @@ struct Ilp {
   struct Row {
     double lower = -kNoBound;
     double upper = kNoBound;
-    std::vector<Term> terms;
+    std::vector<Term> terms = {};
   };
   std::vector<Variable> variables;
   std::vector<Row> rows;

@@ -115,7 +115,14 @@ TEST(Ilp, TakesBoundsBeyondOne) {
   EXPECT_THROW(solve(ilp), InternalError);
 }
 
-TEST(Ilp, MayBeEmpty) { EXPECT_EQ(solve({}).status, IlpStatus::Optimal); }
+TEST(Ilp, MayBeEmpty) {
+  EXPECT_EQ(solve({}).status, IlpStatus::Optimal);
+  Ilp ilp;
+  ilp.rows.push_back({.lower = -1, .upper = 1});
+  EXPECT_EQ(solve(ilp).status, IlpStatus::Optimal);
+  ilp.rows.push_back({.lower = 1});
+  EXPECT_EQ(solve(ilp).status, IlpStatus::Infeasible);
+}
 
 TEST(Ilp, StopsWhenTimeIsUp) {
   // Half of 60 unequal weights, to the last digit: far too many to try.

@@ -20,21 +20,10 @@ class ValuesAgain {
   ValuesAgain(const Function& step, const StepUnits& units)
       : step_(step),
         units_(units),
-        root_(step.values.size()),
+        root_(storage_roots(step)),
         is_read_later_(step.values.size(), false),
         last_unit_(step.values.size(), -1),
         chosen_(step.values.size(), false) {
-    for (size_t i = 0; i < root_.size(); ++i) {
-      const NodeId maker = step.values[i].node;
-      root_[i] = static_cast<ValueId>(i);
-      if (maker != NodeId::None) {
-        const Node& node = step.nodes[index(maker)];
-        const std::vector<ValueId> read = operands(node);
-        if (is_view(node) && !read.empty()) {
-          root_[i] = root_[index(read.front())];
-        }
-      }
-    }
     for (size_t i = 0; i < step.nodes.size(); ++i) {
       const Node& node = step.nodes[i];
       for (const ValueId read : operands(node)) {
@@ -128,6 +117,35 @@ std::optional<RecomputePolicy> recompute_policy(std::string_view name) {
   return std::nullopt;
 }
 
+std::vector<ValueId> storage_roots(const Function& step) {
+  std::vector<ValueId> out(step.values.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const NodeId maker = step.values[i].node;
+    out[i] = static_cast<ValueId>(i);
+    if (maker != NodeId::None) {
+      const Node& node = step.nodes[index(maker)];
+      const std::vector<ValueId> read = operands(node);
+      if (is_view(node) && !read.empty()) {
+        out[i] = out[index(read.front())];
+      }
+    }
+  }
+  return out;
+}
+
+void set_recompute(
+    Plan& plan, const Function& step, const std::vector<std::string>& names) {
+  plan.recompute.clear();
+  plan.recompute_cheap = false;
+  std::vector<Decision> decisions;
+  for (const std::string& name : names) {
+    decisions.push_back({.pattern = name, .layout = {}});
+  }
+  for (const Decision& line : with_patterns(decisions, step)) {
+    plan.recompute.push_back({line.pattern});
+  }
+}
+
 void set_recompute(
     Plan& plan,
     const Function& step,
@@ -135,22 +153,19 @@ void set_recompute(
     const std::vector<RecomputePolicy>& policies,
     const std::vector<bool>& keeps_output) {
   WEFT_CHECK(policies.size() == units.units.size(), "one policy a unit");
-  plan.recompute.clear();
+  const std::vector<bool> chosen =
+      ValuesAgain(step, units).choose(policies, keeps_output);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i]) {
+      names.push_back(step.values[i].name);
+    }
+  }
+  set_recompute(plan, step, names);
   plan.recompute_cheap =
       std::any_of(policies.begin(), policies.end(), [](RecomputePolicy policy) {
         return policy != RecomputePolicy::None;
       });
-  const std::vector<bool> chosen =
-      ValuesAgain(step, units).choose(policies, keeps_output);
-  std::vector<Decision> names;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    if (chosen[i]) {
-      names.push_back({.pattern = step.values[i].name, .layout = {}});
-    }
-  }
-  for (const Decision& line : with_patterns(names, step)) {
-    plan.recompute.push_back({line.pattern});
-  }
 }
 
 void set_recompute(

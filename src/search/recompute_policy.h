@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,13 @@ inline constexpr RecomputePolicy kRecomputePolicies[] = {
 // "none", "cheap", "selective", "full".
 std::string_view name(RecomputePolicy policy);
 std::optional<RecomputePolicy> recompute_policy(std::string_view name);
+
+// By value, the one in whose storage it lies: views lie in their operand's.
+std::vector<ValueId> storage_roots(const Function& step);
+
+// Replaces what the plan said about recomputation by lines for these values.
+void set_recompute(
+    Plan& plan, const Function& step, const std::vector<std::string>& names);
 
 // For every unit its own; Cheap is for the whole plan as soon as one unit has
 // more than None. What the plan said about recomputation before is dropped.
