@@ -4,12 +4,14 @@
 #include "binding.h"
 #include "cluster/cluster.h"
 #include "graph/graph.h"
+#include "plan/parallel.h"
 #include "plan/plan.h"
 #include "search/nearest.h"
 #include "search/recompute_policy.h"
 #include "search/search_print.h"
 #include "search/units.h"
 #include "search/what_if.h"
+#include "search/words_layouts.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -71,6 +73,23 @@ void bind_search(py::module_& module) {
       py::arg("time_limit_seconds") = std::nullopt,
       py::arg("price") = std::nullopt,
       py::arg("what_if") = std::vector<std::string>());
+  // The words with searched layouts, the fastest first, as texts.
+  module.def(
+      "plans_of_menu",
+      [](const Graph& graph,
+         const std::string& words,
+         const std::string& cluster,
+         int most) {
+        std::vector<std::string> texts;
+        for (const Plan& plan : plans_of_menu(
+                 graph,
+                 parse_parallel(words, "words"),
+                 load_cluster(cluster),
+                 most)) {
+          texts.push_back(print(plan));
+        }
+        return texts;
+      });
   // The plan with another policy, as text.
   module.def(
       "set_recompute",

@@ -22,6 +22,7 @@
 #include "search/search_print.h"
 #include "search/units.h"
 #include "search/what_if.h"
+#include "search/words_layouts.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -44,6 +45,8 @@ struct PlanCommandFlags {
   bool draw = false;
   // Of words alone; empty: as they are expanded.
   std::string recompute;
+  // `words` or `search`; empty: as the words are expanded.
+  std::string layouts;
   // Rows of the batch for which the best plan is searched.
   std::optional<int64_t> global_batch;
   std::string precision = "f32";
@@ -210,6 +213,35 @@ void set_policy(
   set_recompute(plan, step, step_units(step), *policy);
 }
 
+// The words with the layouts that take the least time, and as a comment what
+// came of it.
+Plan searched_plan(
+    const PlanCommandFlags& flags,
+    const Graph& graph,
+    const std::optional<Cluster>& cluster,
+    std::string& note) {
+  WEFT_CHECK_USER(
+      cluster && !flags.plan.parallel.empty(),
+      "--layouts search chooses by time: give --parallel and --cluster");
+  const WordsPlan found = plan_with_layouts(
+      graph,
+      parse_parallel(flags.plan.parallel, "--parallel"),
+      *cluster,
+      search_options(flags.search)
+          .max_bytes.value_or(cluster->device.memory_bytes));
+  note =
+      cat("// layouts ",
+          found.is_searched ? "searched" : "as words say, which none beat",
+          ": ",
+          seconds_text(found.step_seconds),
+          " a step",
+          found.is_searched && found.words_seconds > 0
+              ? cat(", by the words alone ", seconds_text(found.words_seconds))
+              : "",
+          "\n");
+  return found.plan;
+}
+
 void run_plan(const PlanCommandFlags& flags) {
   if (flags.global_batch ||
       (!flags.plan.is_given() && !flags.cluster.empty())) {
@@ -229,8 +261,12 @@ void run_plan(const PlanCommandFlags& flags) {
   if (!flags.cluster.empty()) {
     cluster = load_cluster(flags.cluster);
   }
+  std::string note;
   Plan plan =
-      load_plan(flags.plan, graph, cluster ? cluster->device : one_core());
+      flags.layouts == "search"
+          ? searched_plan(flags, graph, cluster, note)
+          : load_plan(
+                flags.plan, graph, cluster ? cluster->device : one_core());
   set_policy(flags, graph, cluster, plan);
   verify(plan, graph);
   if (cluster) {
@@ -239,7 +275,8 @@ void run_plan(const PlanCommandFlags& flags) {
         place(plan),
         cluster->device.memory_bytes);
   }
-  write_output(flags.output, cat(flags.draw ? drawing(plan) : "", print(plan)));
+  write_output(
+      flags.output, cat(note, flags.draw ? drawing(plan) : "", print(plan)));
 }
 
 }  // namespace
@@ -279,6 +316,14 @@ void add_plan_command(CLI::App& app) {
           "little as fits the memory: rotor of layers, ilp of any values of a "
           "small step")
       ->type_name("POLICY");
+  command
+      ->add_option(
+          "--layouts",
+          flags->layouts,
+          "Where values lie along tensor: as words say, or as a search finds "
+          "that takes less time")
+      ->check(CLI::IsMember({"words", "search"}))
+      ->type_name("words|search");
   add_search_flags(*command, flags->search);
   command->add_flag(
       "--json", flags->json, "Of a search, all candidates as JSON");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/move.h"
 
+#include "base/error.h"
 #include "lower/cut_levels.h"
 
 #include <algorithm>
@@ -173,6 +174,28 @@ std::vector<MoveStep> find_move(
   return Finder(std::move(cells), from.partial, to.partial).run();
 }
 
+double step_bytes(
+    const Mesh& mesh, const TensorType& whole, const MoveStep& step) {
+  auto bytes = static_cast<double>(element_count(whole)) *
+               static_cast<double>(element_bytes(whole.dtype));
+  for (const Cell& cell : step.cells) {
+    bytes /= static_cast<double>(ways(mesh, cell.axes));
+  }
+  const auto count = static_cast<double>(ways(mesh, step.axes));
+  switch (step.kind) {
+    case MoveKind::Slice:
+      return 0;
+    case MoveKind::ReduceScatter:
+    case MoveKind::AllToAll:
+      return bytes * (count - 1) / count;
+    case MoveKind::AllReduce:
+      return 2 * bytes * (count - 1) / count;
+    case MoveKind::AllGather:
+      return bytes * (count - 1);
+  }
+  WEFT_CHECK(false, "unknown step of a move");
+}
+
 double move_bytes(
     const Mesh& mesh,
     const TensorType& whole,
@@ -180,26 +203,7 @@ double move_bytes(
     const Layout& to) {
   double total = 0;
   for (const MoveStep& step : find_move(mesh, whole, from, to)) {
-    auto bytes = static_cast<double>(element_count(whole)) *
-                 static_cast<double>(element_bytes(whole.dtype));
-    for (const Cell& cell : step.cells) {
-      bytes /= static_cast<double>(ways(mesh, cell.axes));
-    }
-    const auto count = static_cast<double>(ways(mesh, step.axes));
-    switch (step.kind) {
-      case MoveKind::Slice:
-        break;
-      case MoveKind::ReduceScatter:
-      case MoveKind::AllToAll:
-        total += bytes * (count - 1) / count;
-        break;
-      case MoveKind::AllReduce:
-        total += 2 * bytes * (count - 1) / count;
-        break;
-      case MoveKind::AllGather:
-        total += bytes * (count - 1);
-        break;
-    }
+    total += step_bytes(mesh, whole, step);
   }
   return total;
 }

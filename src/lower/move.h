@@ -51,7 +51,11 @@ std::vector<MoveStep> find_move(
     const Layout& from,
     const Layout& to);
 
-// Bytes that one rank takes from others for it.
+// Bytes that one rank takes from others for a step.
+double step_bytes(
+    const Mesh& mesh, const TensorType& whole, const MoveStep& step);
+
+// The same of all its steps.
 double move_bytes(
     const Mesh& mesh,
     const TensorType& whole,

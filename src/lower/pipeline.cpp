@@ -2,6 +2,7 @@
 // The passes in order: the table of contents of this folder.
 #include "base/error.h"
 #include "lower/exchanged_values.h"
+#include "lower/laid_out.h"
 #include "lower/lower.h"
 #include "lower/pass.h"
 #include "plan/plan_place.h"
@@ -133,6 +134,23 @@ std::set<std::string> kept_from_transfers(
   split_means(lowering);
   split_batch_norms(lowering);
   return exchanged_values(lowering);
+}
+
+LaidOutStep lay_out(const Graph& graph, const Plan& plan) {
+  WEFT_CHECK(
+      stage_count(plan) == 1 && plan.time.axes.empty(),
+      "one stage, and no axes of time");
+  const Cluster cluster = any_machines(plan);
+  Lowering lowering = begin(graph, plan, cluster);
+  for (void (*const pass)(Lowering&) :
+       {split_means, split_batch_norms, propagate_layouts}) {
+    pass(lowering);
+  }
+  return {
+      .graph = std::move(lowering.graph),
+      .made = std::move(lowering.layouts),
+      .resting = std::move(lowering.resting),
+      .assignments = std::move(lowering.assignments)};
 }
 
 }  // namespace weft

@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace weft {
@@ -33,8 +35,14 @@ constexpr const char* kGrid[] = {"x", "y", "z"};
 
 class Expansion {
  public:
-  Expansion(const Parallel& parallel, const Graph& graph, const Device& device)
+  // `layouts`: in place of what `tensor` and `sequence` split; nullptr: none.
+  Expansion(
+      const Parallel& parallel,
+      const std::vector<Decision>* layouts,
+      const Graph& graph,
+      const Device& device)
       : parallel_(parallel),
+        known_(layouts),
         graph_(graph),
         step_(step_of(graph)),
         device_(device) {}
@@ -48,7 +56,9 @@ class Expansion {
       split_images();
       split_batch();
       split_heads();
-      if (needs_rules()) {
+      if (known_ != nullptr) {
+        take_known();
+      } else if (needs_rules()) {
         rules_ = std::make_unique<StepRules>(graph_);
         tokens_ = token_dims(*rules_);
         split_parameters();
@@ -246,9 +256,10 @@ class Expansion {
         }
       }
       if (sizes.front() == batch && !plan_.time.axes.empty()) {
-        Axes axes = batch_axes_;
+        Levels& rows = layout_of(input.value).dims.front();
+        Axes axes = axes_of(rows);
         axes.push_back(micro);
-        layout_of(input.value).dims.front() = split_over(axes);
+        rows = split_over(axes);
       }
     }
   }
@@ -325,6 +336,19 @@ class Expansion {
   }
 
   // --- Parameters.
+
+  void take_known() {
+    std::unordered_map<std::string_view, const Layout*> by_name;
+    for (const Decision& decision : *known_) {
+      by_name.emplace(decision.pattern, &decision.layout);
+    }
+    for (size_t i = 0; i < step_.values.size(); ++i) {
+      const auto at = by_name.find(step_.values[i].name);
+      if (at != by_name.end()) {
+        layout_of(static_cast<ValueId>(i)) = only_on(*at->second, plan_.mesh);
+      }
+    }
+  }
 
   void split_parameters() {
     if (is_grid()) {
@@ -551,6 +575,7 @@ class Expansion {
   }
 
   const Parallel& parallel_;
+  const std::vector<Decision>* known_;
   const Graph& graph_;
   const Function& step_;
   const Device& device_;
@@ -576,7 +601,21 @@ class Expansion {
 Plan expand(
     const Parallel& parallel, const Graph& graph, const Device& device) {
   verify(parallel);
-  return Expansion(parallel, graph, device).run();
+  return Expansion(parallel, nullptr, graph, device).run();
+}
+
+Plan expand(
+    const Parallel& parallel,
+    const std::vector<Decision>& layouts,
+    const Graph& graph,
+    const Device& device) {
+  verify(parallel);
+  WEFT_CHECK(
+      parallel.tensor.size() < 2 && parallel.context == 1 &&
+          parallel.ulysses == 1 && parallel.expert == 1 &&
+          parallel.spatial.empty() && !has_slices(parallel),
+      "layouts are of data and tensor alone");
+  return Expansion(parallel, &layouts, graph, device).run();
 }
 
 }  // namespace weft

@@ -11,9 +11,9 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Numbers that are a whole part of a module's path stand for layers; those
-// after '/' count calls.
-std::string pattern_of(const std::string& name) {
+}  // namespace
+
+std::string layer_pattern(const std::string& name) {
   const size_t path_end = std::min(name.find('/'), name.size());
   std::string pattern;
   for (size_t i = 0; i < name.size();) {
@@ -34,6 +34,8 @@ std::string pattern_of(const std::string& name) {
   return pattern;
 }
 
+namespace {
+
 bool says_the_same(const Decision& a, const Decision& b) {
   return a.layout == b.layout && a.compute == b.compute;
 }
@@ -47,7 +49,7 @@ std::vector<Decision> with_patterns(
   std::vector<std::string> patterns;
   for (const Decision& decision : decisions) {
     by_name[decision.pattern] = &decision;
-    patterns.push_back(pattern_of(decision.pattern));
+    patterns.push_back(layer_pattern(decision.pattern));
     by_pattern[patterns.back()].push_back(&decision);
   }
   // Whether all that the pattern matches have decisions that say the same.

@@ -93,5 +93,13 @@ Plan expand(
     const Parallel& parallel,
     const Graph& graph,
     const Device& device = one_core());
+// The same where layouts on the axes `data` and `tensor` are known already, one
+// decision a value of the step by its name: in place of what `tensor` and
+// `sequence` would split. States and gradients follow their parameters.
+Plan expand(
+    const Parallel& parallel,
+    const std::vector<Decision>& layouts,
+    const Graph& graph,
+    const Device& device = one_core());
 
 }  // namespace weft

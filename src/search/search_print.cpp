@@ -21,11 +21,6 @@ constexpr size_t kMostRanks = 8;
 // So little difference is none.
 constexpr double kAsFast = 5e-4;
 
-std::string seconds_text(double seconds) {
-  return seconds < 1 ? cat(decimals(1e3 * seconds, 3), " ms")
-                     : cat(decimals(seconds, 3), " s");
-}
-
 // To three figures: "0.0123", "1.85", "412".
 std::string money_text(double amount) {
   char text[32];
@@ -376,6 +371,11 @@ void add_best(
 }
 
 }  // namespace
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? cat(decimals(1e3 * seconds, 3), " ms")
+                     : cat(decimals(seconds, 3), " s");
+}
 
 std::string print(
     const SearchResult& result,

@@ -28,4 +28,7 @@ nlohmann::json to_json(
     const Cluster& cluster,
     const std::vector<WhatIf>& what_ifs = {});
 
+// "12.345 ms".
+std::string seconds_text(double seconds);
+
 }  // namespace weft
