@@ -140,12 +140,30 @@ std::string why_slower(const Estimate& best, const Estimate& other) {
              : "";
 }
 
+// Like with like: where one was not simulated, both by their estimates.
+struct Compared {
+  // What the second takes, of what the first does.
+  double times = 1;
+  std::string_view by;
+};
+
+Compared compare(const Tried& first, const Tried& second) {
+  if (first.simulated_seconds && second.simulated_seconds) {
+    return {*second.simulated_seconds / *first.simulated_seconds, ""};
+  }
+  return {
+      second.estimate.step_seconds / first.estimate.step_seconds,
+      first.simulated_seconds || second.simulated_seconds ? " by the estimate"
+                                                          : ""};
+}
+
 std::string slower_text(const Tried& best, const Tried& tried) {
-  const double slower = tried.seconds() / best.seconds() - 1;
-  return slower < kAsFast ? "as fast"
-                          : cat(percent(slower),
-                                " slower",
-                                why_slower(best.estimate, tried.estimate));
+  const auto [times, by] = compare(best, tried);
+  return times - 1 < kAsFast ? cat("as fast", by)
+                             : cat(percent(times - 1),
+                                   " slower",
+                                   by,
+                                   why_slower(best.estimate, tried.estimate));
 }
 
 std::string again_text(const Tried& tried) {
@@ -266,10 +284,11 @@ std::string alternative_table(const SearchResult& result) {
 }
 
 // "1.24 times as fast".
-std::string speed_text(double times) {
+std::string speed_text(const Tried& best, const Tried& other) {
+  const auto [times, by] = compare(other, best);
   return std::abs(times - 1) < kAsFast
-             ? "as fast"
-             : cat(decimals(times, 2), " times as fast");
+             ? cat("as fast", by)
+             : cat(decimals(times, 2), " times as fast", by);
 }
 
 std::string what_if_table(
@@ -291,7 +310,7 @@ std::string what_if_table(
     table.row(
         {print(one.changes),
          seconds_text(other.seconds()),
-         speed_text(best.seconds() / other.seconds()),
+         speed_text(best, other),
          cost ? cat(money_text(cost->of_million), " for a million") : "",
          print(other.candidate)});
   }
