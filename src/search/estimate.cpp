@@ -38,7 +38,9 @@ UnitCost sum(const UnitCost& a, const UnitCost& b) {
       .output_bytes = b.output_bytes,
       .parameter_bytes = a.parameter_bytes + b.parameter_bytes,
       .gradient_bytes = a.gradient_bytes + b.gradient_bytes,
-      .state_bytes = a.state_bytes + b.state_bytes};
+      .state_bytes = a.state_bytes + b.state_bytes,
+      .summed_bytes = a.summed_bytes + b.summed_bytes,
+      .given_bytes = a.given_bytes + b.given_bytes};
 }
 
 // What units [begin, end) cost; temporaries are those of all units up to end.
@@ -56,7 +58,9 @@ UnitCost between(const Estimator::Table& table, int32_t begin, int32_t end) {
       .output_bytes = b.output_bytes,
       .parameter_bytes = b.parameter_bytes - a.parameter_bytes,
       .gradient_bytes = b.gradient_bytes - a.gradient_bytes,
-      .state_bytes = b.state_bytes - a.state_bytes};
+      .state_bytes = b.state_bytes - a.state_bytes,
+      .summed_bytes = b.summed_bytes - a.summed_bytes,
+      .given_bytes = b.given_bytes - a.given_bytes};
 }
 
 // Among ranks that share the parameters, and to the next stage.
@@ -148,10 +152,14 @@ class Composition {
     parts.parameter_bytes = piece(cost.parameter_bytes, 3);
     parts.state_bytes = piece(cost.state_bytes, 1);
     const bool is_summed_up = words_.micro_batches > 1 || words_.pipeline > 1;
-    parts.gradient_bytes =
-        is_summed_up
-            ? piece(cost.gradient_bytes, 2)
-            : std::min(cost.gradient_bytes, 2 * base_.largest_gradient_bytes);
+    // Those that are updated at once.
+    const int64_t passing =
+        cost.gradient_bytes - (is_summed_up ? cost.summed_bytes : 0);
+    parts.gradient_bytes = std::min(passing, 2 * base_.largest_gradient_bytes);
+    if (is_summed_up) {
+      parts.gradient_bytes +=
+          piece(cost.summed_bytes, 2) + words_.micro_batches * cost.given_bytes;
+    }
     if (words_.zero >= 3) {
       parts.temporary_bytes += 2 * base_.largest_parameter_bytes;
     }
@@ -444,14 +452,37 @@ class Composition {
         *links_.data);
   }
 
+  // Of a stage's gradients, by sums of them or by the rows that they are made
+  // of.
+  double exchange_gradients(const Stage& stage) const {
+    const TransferKind kind = words_.zero == 0 ? TransferKind::AllReduce
+                                               : TransferKind::ReduceScatter;
+    const UnitCost& cost = stage.cost;
+    return exchange(kind, cost.summed_bytes) +
+           std::min(
+               exchange(kind, cost.gradient_bytes - cost.summed_bytes),
+               exchange(
+                   TransferKind::AllGather,
+                   words_.data * words_.micro_batches * cost.given_bytes));
+  }
+
+  // Of the pieces of parameters that ranks update. Without states, zero=1
+  // leaves whole what a rank has the whole gradient of.
+  double exchange_parameters(const Stage& stage) const {
+    const UnitCost& cost = stage.cost;
+    const bool is_whole = words_.zero == 1 && cost.state_bytes == 0;
+    return exchange(
+        TransferKind::AllGather,
+        is_whole ? std::min(cost.parameter_bytes, cost.summed_bytes)
+                 : cost.parameter_bytes);
+  }
+
   // How long they take the wires of a rank in a step, at the least.
   double on_wire(const Stage& stage) const {
-    const int64_t gradients = stage.cost.gradient_bytes;
-    const double shared =
-        words_.zero == 0
-            ? exchange(TransferKind::AllReduce, gradients)
-            : exchange(TransferKind::ReduceScatter, gradients) +
-                  exchange(TransferKind::AllGather, stage.cost.parameter_bytes);
+    double shared = exchange_gradients(stage);
+    if (words_.zero > 0) {
+      shared += exchange_parameters(stage);
+    }
     return static_cast<double>(words_.micro_batches) *
                stage.cost.transfer_seconds +
            shared;
@@ -463,24 +494,19 @@ class Composition {
     const double share = words_.data > 1 ? links_.data->device_share : 0;
     const double backward = stage.cost.backward_seconds;
     const double forward = stage.cost.forward_seconds;
-    const int64_t gradients = stage.cost.gradient_bytes;
     const int64_t parameters = stage.cost.parameter_bytes;
+    const double all = exchange_gradients(stage);
+    // The last unit's are ready when backward ends.
+    const double last = exchange(
+        words_.zero == 0 ? TransferKind::AllReduce
+                         : TransferKind::ReduceScatter,
+        std::min(stage.cost.gradient_bytes, base_.largest_gradient_bytes));
+    const double out =
+        std::max({all - backward, std::min(last, all), share * all});
     if (words_.zero == 0) {
-      const double all = exchange(TransferKind::AllReduce, gradients);
-      // The last unit's are ready when backward ends.
-      const double last = exchange(
-          TransferKind::AllReduce,
-          std::min(gradients, base_.largest_gradient_bytes));
-      return std::max({all - backward, std::min(last, all), share * all});
+      return out;
     }
-    const double scattered = exchange(TransferKind::ReduceScatter, gradients);
-    const double gathered = exchange(TransferKind::AllGather, parameters);
-    double out = std::max(
-        {scattered - backward,
-         exchange(
-             TransferKind::ReduceScatter,
-             std::min(gradients, base_.largest_gradient_bytes)),
-         share * scattered});
+    const double gathered = exchange_parameters(stage);
     if (words_.zero < 3) {
       return out + gathered;
     }

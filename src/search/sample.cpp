@@ -17,6 +17,11 @@
 namespace weft {
 namespace {
 
+bool is_over_data(const Start& start) {
+  return std::find(start.axes.begin(), start.axes.end(), "data") !=
+         start.axes.end();
+}
+
 class ShapeFinder {
  public:
   ShapeFinder(const Block& block, const StepUnits& units)
@@ -79,7 +84,8 @@ class ShapeFinder {
       const Instruction& instruction = block_.instructions[i];
       for (const ValueId value : makes(block_, instruction)) {
         StorageLife& life = life_of(value);
-        if (!life.is_made) {
+        // A view makes nothing.
+        if (out_.storage[index(value)] == value) {
           life = {
               .made = i, .freed = block_.instructions.size(), .is_made = true};
         }
@@ -92,6 +98,13 @@ class ShapeFinder {
         if (out_.phases[i] == Phase::Optimizer && life.is_made &&
             out_.phases[life.made] != Phase::Optimizer) {
           life.is_gradient = true;
+        }
+      }
+      if (const auto* start = std::get_if<Start>(&instruction);
+          start != nullptr && is_over_data(*start) &&
+          start->kind != TransferKind::AllGather) {
+        for (const ValueId value : start->results) {
+          life_of(value).is_summed = true;
         }
       }
       if (const auto* free = std::get_if<Free>(&instruction)) {
@@ -235,6 +248,16 @@ class Sampling {
     return bytes;
   }
 
+  // Whether it makes a gradient from the rows of all micro-batches.
+  bool is_once(const Instruction& instruction) const {
+    if (key_.batch_parts == 1 || !std::holds_alternative<Call>(instruction)) {
+      return false;
+    }
+    const ValueId made = makes(block_, instruction).front();
+    const StorageLife& life = shape_.lives[index(shape_.storage[index(made)])];
+    return life.is_gradient && !life.is_summed;
+  }
+
   void play() {
     const Function& function = block_.function;
     const std::vector<NodeCosts> nodes =
@@ -273,6 +296,10 @@ class Sampling {
           ends[index(result)] = taken.wire_seconds > 0 ? wire_free : now;
         }
         now += taken.device_seconds;
+        if (start->kind == TransferKind::AllGather && is_over_data(*start) &&
+            shape_.phases[i] != Phase::Forward) {
+          cost.given_bytes += bytes_of(start->operands);
+        }
       } else if (
           const auto* wait = std::get_if<Wait>(&block_.instructions[i])) {
         now = std::max(now, ends[index(wait->value)]);
@@ -283,7 +310,9 @@ class Sampling {
           cost.backward_seconds += now - before;
           break;
         case Phase::Backward:
-          cost.backward_seconds += now - before;
+          (is_once(block_.instructions[i]) ? cost.update_seconds
+                                           : cost.backward_seconds) +=
+              now - before;
           break;
         case Phase::Optimizer:
           cost.update_seconds += now - before;
@@ -309,6 +338,7 @@ class Sampling {
       UnitCost& cost = cost_at(life.made);
       if (life.is_gradient) {
         cost.gradient_bytes += bytes;
+        cost.summed_bytes += life.is_summed ? bytes : 0;
       } else if (life.is_kept) {
         cost.kept_bytes += bytes;
       }

@@ -37,7 +37,8 @@ struct UnitCost {
   double again_seconds = 0;
   // Of the exchanges alone, hidden or not.
   double transfer_seconds = 0;
-  // Of its parameters, all on this rank.
+  // Of its parameters, all on this rank, with what is done once for all
+  // micro-batches to make their gradients.
   double update_seconds = 0;
   // What forward leaves for backward.
   int64_t kept_bytes = 0;
@@ -49,6 +50,11 @@ struct UnitCost {
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t state_bytes = 0;
+  // Of the gradients, those that are sums over `data`. The others are made from
+  // all rows, which is less to send where there are few: of a micro-batch, what
+  // this rank gives of them.
+  int64_t summed_bytes = 0;
+  int64_t given_bytes = 0;
 };
 
 // The step laid out and lowered for one rank (lower_first_rank). Throws
@@ -67,6 +73,8 @@ struct StorageLife {
   int32_t last_unit = -1;
   bool is_made = false;
   bool is_gradient = false;
+  // Over `data`.
+  bool is_summed = false;
   // From forward to backward.
   bool is_kept = false;
 };

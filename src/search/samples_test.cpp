@@ -21,6 +21,8 @@ void expect_equal(const UnitCost& a, const UnitCost& b) {
   EXPECT_EQ(a.parameter_bytes, b.parameter_bytes);
   EXPECT_EQ(a.gradient_bytes, b.gradient_bytes);
   EXPECT_EQ(a.state_bytes, b.state_bytes);
+  EXPECT_EQ(a.summed_bytes, b.summed_bytes);
+  EXPECT_EQ(a.given_bytes, b.given_bytes);
 }
 
 // Whatever the size of a micro-batch, what is made from two programs costs what
@@ -48,6 +50,39 @@ TEST(Samples, CostWhatLoweringSays) {
       EXPECT_LE(samples.lowered(), 20);
     }
   }
+}
+
+// Each parameter has one gradient, though forward reads views of it.
+TEST(Samples, CountAGradientForEachParameter) {
+  const Graph graph = chain_step(2, 64, 32, 64);
+  const StepUnits units = step_units(step_of(graph));
+  const Cluster cluster = test_cluster(4, 1e9, 1e8);
+  for (const int64_t parts : {1, 4}) {
+    const auto costs =
+        sample_costs(graph, units, {.batch_parts = parts}, cluster);
+    for (size_t i = 0; i < 2; ++i) {
+      SCOPED_TRACE(cat(parts, " parts, unit ", i));
+      EXPECT_EQ(costs[i].gradient_bytes, 4 * 2 * 32 * 64);
+      EXPECT_EQ(costs[i].summed_bytes, parts > 1 ? 4 * 2 * 32 * 64 : 0);
+      EXPECT_EQ(costs[i].given_bytes, 0);
+    }
+  }
+}
+
+// With few rows it is less to send these than sums of gradients, and the
+// gradients are made once from the rows of all micro-batches.
+TEST(Samples, SendRowsWhereTheseAreFewer) {
+  const Graph graph = chain_step(2, 4, 32, 64);
+  const StepUnits units = step_units(step_of(graph));
+  const Cluster cluster = test_cluster(4, 1e9, 1e8);
+  const auto costs = sample_costs(graph, units, {.batch_parts = 4}, cluster);
+  int64_t given_bytes = 0;
+  for (const UnitCost& cost : costs) {
+    EXPECT_EQ(cost.summed_bytes, 0);
+    given_bytes += cost.given_bytes;
+  }
+  EXPECT_EQ(given_bytes, 4 * 2 * 2 * (32 + 64));
+  EXPECT_GT(costs.front().update_seconds, costs.front().forward_seconds);
 }
 
 TEST(Samples, SayWhyThereIsNone) {
