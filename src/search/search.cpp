@@ -40,8 +40,13 @@ constexpr int64_t kSmallSize = 1000;
 constexpr double kAnyTimes = 1000;
 // Who computes for so many times what another takes in all is not looked at.
 constexpr double kFarOff = 2;
+// What was not simulated is taken where it is expected to be so much faster
+// than all that was: its memory is as uncertain as its time.
+constexpr double kWorthADoubt = 0.95;
 // How often the number of layers that are made again whole is put right.
 constexpr int kLayerAttempts = 3;
+// How often the work is set aside anew while nothing that was lowered fits.
+constexpr int kMostRounds = 4;
 // How many fit is shown this often.
 constexpr size_t kProgressEvery = 200;
 
@@ -165,7 +170,10 @@ class Search {
       tried.is_settled = true;
       return tried;
     }
-    if (rejected != rejected_.end() && micro < rejected->second) {
+    // All at once need no room to sum gradients up.
+    const bool sums_up = micro > 1 || words.pipeline > 1;
+    if (rejected != rejected_.end() && micro < rejected->second && sums_up &&
+        !is_small(candidate)) {
       tried.reason =
           cat("micro-batches=", rejected->second, " needs too much already");
       return tried;
@@ -176,6 +184,7 @@ class Search {
           cat("a rank computes ",
               decimals(least / best_estimate_, 1),
               " times as long as another takes in all");
+      tried.least_seconds = least;
       return tried;
     }
     look_at(tried);
@@ -202,14 +211,15 @@ class Search {
     tried.estimate = estimator_.estimate(tried.candidate, result_.budget_bytes);
     tried.reason = tried.estimate.reason;
     tried.is_settled = false;
+    tried.least_seconds = 0;
     if (tried.estimate.needed_bytes > 0) {
       doubt(tried);
     }
   }
 
   void doubt(Tried& tried) {
-    const bool is_small = size_of(tried.candidate) <= kSmallSize;
-    const double times = is_small ? kAnyTimes : kDoubtful;
+    const double times =
+        is_small(tried.candidate) || is_in_need_ ? kAnyTimes : kDoubtful;
     const Estimate more = estimator_.estimate(
         tried.candidate,
         static_cast<int64_t>(
@@ -224,7 +234,8 @@ class Search {
   }
 
   // The simulator's word counts for more than the estimate's: who was not
-  // simulated is taken to be as far from its estimate as the best that was.
+  // simulated is taken to be as far from its estimate as the best that was, and
+  // has to be clearly faster.
   void sort() {
     const Tried* best = nullptr;
     for (const Tried& tried : result_.tried) {
@@ -234,9 +245,10 @@ class Search {
         best = &tried;
       }
     }
-    const double times = best == nullptr ? 1
-                                         : *best->simulated_seconds /
-                                               best->estimate.step_seconds;
+    const double times = best == nullptr
+                             ? 1
+                             : *best->simulated_seconds /
+                                   best->estimate.step_seconds / kWorthADoubt;
     const auto expected = [&](const Tried& tried) {
       return tried.simulated_seconds.value_or(
           times * tried.estimate.step_seconds);
@@ -251,9 +263,20 @@ class Search {
           if (a.is_doubtful != b.is_doubtful) {
             return a.is_doubtful;
           }
+          if (a.is_doubtful && is_in_need_) {
+            return total(a.estimate.memory) < total(b.estimate.memory);
+          }
+          if (a.is_doubtful && is_far_over(a) != is_far_over(b)) {
+            return is_far_over(b);
+          }
           return (a.reason.empty() || a.is_doubtful) &&
                  expected(a) < expected(b);
         });
+  }
+
+  bool is_far_over(const Tried& tried) const {
+    return static_cast<double>(tried.estimate.needed_bytes) >
+           kDoubtful * static_cast<double>(result_.budget_bytes);
   }
 
   // Instructions of all ranks, roughly.
@@ -262,14 +285,58 @@ class Search {
            candidate.words.pipeline * candidate.words.micro_batches;
   }
 
+  // Lowered quickly.
+  bool is_small(const Candidate& candidate) const {
+    return size_of(candidate) <= kSmallSize;
+  }
+
   void simulate_best() {
-    left_ = options_.most_instructions;
     result_.is_proved = true;
-    do {
-      has_more_ = false;
-      simulate_in_order();
-      sort();
-    } while (has_more_);
+    for (int round = 0; round < kMostRounds; ++round) {
+      left_ = options_.most_instructions;
+      do {
+        has_more_ = false;
+        simulate_in_order();
+        reopen_far_off();
+        sort();
+      } while (has_more_);
+      if (best_simulated_ >= 0 || is_out_of_time() || !look_further()) {
+        break;
+      }
+    }
+    is_in_need_ = false;
+    sort();
+  }
+
+  // Nothing that was lowered fits. Then estimates reject nothing that can be
+  // lowered, unless what stays from step to step is too much, and what needs
+  // the least comes first. False when all of it was lowered, or a candidate
+  // that cannot be seems to fit.
+  bool look_further() {
+    is_in_need_ = true;
+    bool is_any = false;
+    for (Tried& tried : result_.tried) {
+      const bool can_be =
+          size_of(tried.candidate) <= options_.most_instructions;
+      if (tried.reason.empty() && !can_be) {
+        return false;
+      }
+      if (tried.simulated_bytes || !can_be) {
+        continue;
+      }
+      if (tried.estimate.stage_starts.empty()) {
+        look_at(tried);
+      }
+      is_any = is_any || tried.reason.empty() || tried.is_doubtful;
+    }
+    sort();
+    return is_any;
+  }
+
+  // Whether it may be faster than all that were simulated.
+  bool can_win(const Candidate& candidate, double least_seconds) const {
+    const double share = is_small(candidate) ? kSmallBusyShare : kBusyShare;
+    return best_simulated_ < 0 || share * least_seconds < best_simulated_;
   }
 
   void simulate_in_order() {
@@ -279,11 +346,7 @@ class Search {
       }
       const double least =
           std::max(tried.estimate.busy_seconds, tried.estimate.wire_seconds);
-      const double share =
-          size_of(tried.candidate) <= kSmallSize ? kSmallBusyShare : kBusyShare;
-      const bool can_win =
-          best_simulated_ < 0 || share * least < best_simulated_;
-      if (!can_win || tried.simulated_seconds) {
+      if (tried.simulated_seconds || !can_win(tried.candidate, least)) {
         continue;
       }
       if (size_of(tried.candidate) > left_ || is_out_of_time()) {
@@ -313,6 +376,25 @@ class Search {
       has_more_ = true;
       if (tried.reason.empty() && !has_whole_layers(tried)) {
         break;
+      }
+    }
+  }
+
+  // What seemed to compute for too long beside an estimate that no simulated
+  // step has come up to.
+  void reopen_far_off() {
+    const bool is_any = std::any_of(
+        result_.tried.begin(), result_.tried.end(), [](const Tried& tried) {
+          return tried.reason.empty();
+        });
+    if (best_simulated_ < 0 && is_any) {
+      return;
+    }
+    for (Tried& tried : result_.tried) {
+      if (tried.least_seconds > 0 && size_of(tried.candidate) <= left_ &&
+          can_win(tried.candidate, tried.least_seconds)) {
+        look_at(tried);
+        has_more_ = true;
       }
     }
   }
@@ -350,8 +432,8 @@ class Search {
       tried.estimate = std::move(other);
     }
     tried = std::move(best);
-    if (size_of(tried.candidate) > kSmallSize ||
-        tried.estimate.stage_starts.size() < 2 || !tried.simulated_bytes) {
+    if (!is_small(tried.candidate) || tried.estimate.stage_starts.size() < 2 ||
+        !tried.simulated_bytes) {
       return;
     }
     std::vector<std::vector<int32_t>> cuts;
@@ -519,6 +601,8 @@ class Search {
   double best_simulated_ = -1;
   // Candidates came back that were not looked at before.
   bool has_more_ = false;
+  // Nothing that was lowered fits.
+  bool is_in_need_ = false;
 };
 
 }  // namespace

@@ -49,6 +49,10 @@ struct Tried {
   // One of the same words fits and makes less again; if lowering finds that it
   // does not fit after all, this one is looked at.
   bool is_settled = false;
+  // It was not looked at, for a rank computes for so long at the least, and
+  // another seems to take far less in all; 0: it was. If nothing turns out to
+  // be that fast, it is looked at.
+  double least_seconds = 0;
 
   // What is known best.
   double seconds() const {
