@@ -47,9 +47,9 @@ struct Sum {
 Sum operator+(Sum a, const Sum& b) { return a.add(b); }
 Sum operator-(Sum a, const Sum& b) { return a.add(b, -1); }
 
-class Programme {
+class KeepProgramme {
  public:
-  Programme(const AgainStep& step, int64_t budget)
+  KeepProgramme(const AgainStep& step, int64_t budget)
       : step_(step),
         budget_(budget),
         count_(static_cast<int32_t>(step.calls.size())),
@@ -327,7 +327,7 @@ class Programme {
 
 std::optional<AgainChoice> choose_again(
     const AgainStep& step, int64_t budget_bytes, double time_limit_seconds) {
-  Programme programme(step, budget_bytes);
+  KeepProgramme programme(step, budget_bytes);
   const Ilp ilp = programme.run();
   const IlpResult result =
       solve(ilp, {.time_limit_seconds = time_limit_seconds});

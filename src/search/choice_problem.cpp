@@ -22,9 +22,9 @@ using Party = ChoiceProblem::Party;
 // is far below what counts.
 constexpr double kLargestCost = 1e4;
 
-class Programme {
+class ChoiceProgramme {
  public:
-  Programme(const ChoiceProblem& problem, double most_bytes)
+  ChoiceProgramme(const ChoiceProblem& problem, double most_bytes)
       : problem_(problem) {
     find_scale();
     add_choices();
@@ -179,8 +179,7 @@ class Programme {
     for (size_t i = 0; i < variables_.size(); ++i) {
       for (size_t k = 0; k < variables_[i].size(); ++k) {
         if (problem_.choices[i].bytes[k] > 0) {
-          row.terms.push_back(
-              {variables_[i][k], problem_.choices[i].bytes[k]});
+          row.terms.push_back({variables_[i][k], problem_.choices[i].bytes[k]});
         }
       }
     }
@@ -220,7 +219,7 @@ std::optional<Chosen> choose(
     const ChoiceProblem& problem,
     double most_bytes,
     double time_limit_seconds) {
-  const Programme programme(problem, most_bytes);
+  const ChoiceProgramme programme(problem, most_bytes);
   const IlpResult result = solve(
       programme.ilp(),
       {.time_limit_seconds = time_limit_seconds, .relax_first = true});

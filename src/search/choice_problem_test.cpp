@@ -2,7 +2,6 @@
 #include "search/choice_problem.h"
 
 #include <gtest/gtest.h>
-
 #include <random>
 
 namespace weft {
@@ -59,18 +58,14 @@ ChoiceProblem random_problem(Dice& dice) {
       std::vector<double>& row = meeting.seconds.emplace_back();
       for (size_t need = 0; need < needs; ++need) {
         const size_t kind = dice.below(6);
-        row.push_back(
-            kind == 0   ? kImpossible
-            : kind == 1 ? 0
-                        : dice.seconds());
+        row.push_back(kind == 0 ? kImpossible : kind == 1 ? 0 : dice.seconds());
       }
     }
     const size_t parties = 1 + dice.below(3);
     for (size_t p = 0; p < parties; ++p) {
       ChoiceProblem::Party party;
-      party.choice =
-          (meeting.at + 1 + dice.below(problem.choices.size() - 1)) %
-          problem.choices.size();
+      party.choice = (meeting.at + 1 + dice.below(problem.choices.size() - 1)) %
+                     problem.choices.size();
       for (size_t k = 0; k < problem.choices[party.choice].seconds.size();
            ++k) {
         party.needs.push_back(dice.below(needs));

@@ -118,15 +118,15 @@ double LayoutCosts::step_seconds(
     MoveStep alone = step;
     alone.axes = {axis};
     if (axis != space_.axis) {
-      seconds += other_ranks_ == 1
-                     ? 0
-                     : transfer_seconds(
-                           kind,
-                           other_ranks_,
-                           static_cast<int64_t>(
-                               step_bytes(ranks_, type, alone)),
-                           other_link_) /
-                           static_cast<double>(micro_batches_);
+      seconds +=
+          other_ranks_ == 1
+              ? 0
+              : transfer_seconds(
+                    kind,
+                    other_ranks_,
+                    static_cast<int64_t>(step_bytes(ranks_, type, alone)),
+                    other_link_) /
+                    static_cast<double>(micro_batches_);
       continue;
     }
     seconds += exchange_seconds(kind, step_bytes(space_.mesh, type, alone));
@@ -179,8 +179,7 @@ double LayoutCosts::call_seconds_of(
     Function alone;
     alone.values = step.values;
     alone.nodes = {node};
-    return call_seconds(
-        node_costs(alone, {0}).front(), dtype, cluster_.device);
+    return call_seconds(node_costs(alone, {0}).front(), dtype, cluster_.device);
   }
   const LocalCall call = local_call(
       *def, step, node, rule, first_pieces(space_.mesh, rule, assignment));
@@ -242,8 +241,7 @@ double LayoutCosts::node_seconds(
       add({.in_result = false, .tensor = static_cast<int>(i)}, read[i]);
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
-      add({.in_result = true, .tensor = static_cast<int>(i)},
-          node.results[i]);
+      add({.in_result = true, .tensor = static_cast<int>(i)}, node.results[i]);
     }
     seconds += transfer_seconds(
         TransferKind::Send, 2, static_cast<int64_t>(bytes), axis_link_);

@@ -120,9 +120,8 @@ class LineWriter {
     bool is_new = false;
     for (const Node& node : step.nodes) {
       bool has_all = true;
-      for_each_operand(node, [&](ValueId read) {
-        has_all = has_all && is_right(read);
-      });
+      for_each_operand(
+          node, [&](ValueId read) { has_all = has_all && is_right(read); });
       if (!has_all) {
         continue;
       }
@@ -158,8 +157,7 @@ std::vector<Decision> for_all_layers(
     const auto at = decided.find(value.name);
     if (at != decided.end()) {
       by_pattern.emplace(
-          std::pair{layer_pattern(value.name), print(value.type)},
-          &at->second);
+          std::pair{layer_pattern(value.name), print(value.type)}, &at->second);
     }
   }
   std::unordered_set<std::string> in_shrunk;

@@ -37,9 +37,9 @@ struct SearchedLayouts {
   bool is_relaxed = false;
 };
 
-// For the whole step of `graph`, by the shrunk one that stands for it: first the
-// layouts that take the least time; then, each with kMenuShare of the bytes of
-// the one before it or less, those that take the least time among these, as
+// For the whole step of `graph`, by the shrunk one that stands for it: first
+// the layouts that take the least time; then, each with kMenuShare of the bytes
+// of the one before it or less, those that take the least time among these, as
 // long as there are any, `most` in all. Nothing where the axis can split
 // nothing.
 inline constexpr double kMenuShare = 0.7;

@@ -49,8 +49,7 @@ class LayoutProblem {
   void add_nodes() {
     for (size_t i = 0; i < space_.nodes.size(); ++i) {
       const LayoutSpace::NodeClass& mine = space_.nodes[i];
-      const double times =
-          share_of(node_of(i)) * mine.count;
+      const double times = share_of(node_of(i)) * mine.count;
       ChoiceProblem::Choice& choice = out_.choices.emplace_back();
       for (const NodeOption& option : mine.options) {
         choice.seconds.push_back(
@@ -76,9 +75,9 @@ class LayoutProblem {
       const bool is_seen =
           value.node != NodeId::None && is_view(step_.nodes[index(value.node)]);
       storage.push_back(
-          is_seen ? storage[index(operands(step_.nodes[index(value.node)])
-                                      .front())]
-                  : static_cast<ValueId>(i));
+          is_seen
+              ? storage[index(operands(step_.nodes[index(value.node)]).front())]
+              : static_cast<ValueId>(i));
     }
     for (const Node& node : step_.nodes) {
       for_each_operand(node, [&](ValueId read) {
@@ -155,8 +154,7 @@ class LayoutProblem {
         std::vector<double>& row = meeting.seconds.emplace_back();
         for (const Layout& from : made) {
           row.push_back(
-              mine.count *
-              costs_.move_seconds(type_of(value), from, rests));
+              mine.count * costs_.move_seconds(type_of(value), from, rests));
         }
       }
     }
@@ -194,8 +192,7 @@ class LayoutProblem {
     meeting.at = choice_of_value(replacing.value);
     ChoiceProblem::Party& party = meeting.parties.emplace_back();
     party.choice = choice_of_value(replacing.input);
-    const std::vector<Layout>& inputs =
-        space_.values[replacing.input].options;
+    const std::vector<Layout>& inputs = space_.values[replacing.input].options;
     for (size_t i = 0; i < inputs.size(); ++i) {
       party.needs.push_back(i);
     }
@@ -203,8 +200,7 @@ class LayoutProblem {
       std::vector<double>& row = meeting.seconds.emplace_back();
       for (const Layout& to : inputs) {
         row.push_back(
-            replacing.count /
-            static_cast<double>(costs_.micro_batches()) *
+            replacing.count / static_cast<double>(costs_.micro_batches()) *
             costs_.move_seconds(type_of(replacing.value), rests, to));
       }
     }

@@ -7,7 +7,6 @@
 #include "search/test_step.h"
 
 #include <gtest/gtest.h>
-
 #include <random>
 
 namespace weft {
@@ -83,8 +82,7 @@ Graph random_step(std::mt19937& random) {
   std::string nodes;
   const auto add = [&](const std::string& call, int64_t width) {
     const std::string name = cat("v", known.size());
-    nodes +=
-        cat("  %", name, " = ", call, " : f32[", rows, ", ", width, "]\n");
+    nodes += cat("  %", name, " = ", call, " : f32[", rows, ", ", width, "]\n");
     known.push_back({name, width});
   };
   for (size_t i = 0; i < 5; ++i) {

@@ -120,8 +120,7 @@ class SpaceFinder {
               name(node.phase),
               " ",
               layer_pattern(step()[node.results.front()].name));
-      const auto [at, is_new] =
-          known_nodes.try_emplace(key, out_.nodes.size());
+      const auto [at, is_new] = known_nodes.try_emplace(key, out_.nodes.size());
       for (size_t k = 0; k < node.results.size(); ++k) {
         add_value(node.results[k], cat(key, " result ", k));
       }
@@ -154,8 +153,7 @@ class SpaceFinder {
     std::map<Key, double> counts;
     for (auto& [of, readers] : all) {
       std::sort(readers.begin(), readers.end());
-      readers.erase(
-          std::unique(readers.begin(), readers.end()), readers.end());
+      readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
       counts[{{out_.class_of_value[index(of.first)], of.second}, readers}] +=
           out_.value_counts[index(of.first)];
     }
@@ -184,8 +182,8 @@ class SpaceFinder {
                                         ? name(InputKind::Parameter)
                                         : name(output.kind);
       const auto at = inputs.find(key_of(kind, output.key));
-      if (at != inputs.end() && step()[at->second].type.sizes ==
-                                    step()[output.value].type.sizes) {
+      if (at != inputs.end() &&
+          step()[at->second].type.sizes == step()[output.value].type.sizes) {
         counts[{
             out_.class_of_value[index(output.value)],
             out_.class_of_value[index(at->second)]}] +=
@@ -284,8 +282,8 @@ class SpaceFinder {
     const Node& node = node_of(node_class);
     const Rule& rule = rules_[node_class];
     std::vector<FactorSplit> news;
-    for (Suggestion& one : suggest(
-             out_.mesh, rule, place, type_of(value_class), layout)) {
+    for (Suggestion& one :
+         suggest(out_.mesh, rule, place, type_of(value_class), layout)) {
       if (!contains(axes_of(one.levels), out_.axis) ||
           !agrees(node_class, one.factor, one.levels)) {
         continue;
@@ -316,9 +314,8 @@ class SpaceFinder {
     });
     const int64_t size =
         rules_[node_class].factors[static_cast<size_t>(factor)].size;
-    const Levels& mine =
-        assignments_[index(out_.nodes[node_class].node)]
-            .factors[static_cast<size_t>(factor)];
+    const Levels& mine = assignments_[index(out_.nodes[node_class].node)]
+                             .factors[static_cast<size_t>(factor)];
     return (others.empty() ? others : canonical(others, size, out_.mesh)) ==
            mine;
   }
@@ -446,8 +443,7 @@ class SpaceFinder {
     out_.nodes[node_class].options.push_back(std::move(option));
   }
 
-  void add_carried(
-      size_t node_class, const std::vector<bool>& may_be_partial) {
+  void add_carried(size_t node_class, const std::vector<bool>& may_be_partial) {
     const Node& node = node_of(node_class);
     const std::vector<ValueId> read = operands(node);
     Assignment assignment = assignments_[index(out_.nodes[node_class].node)];

@@ -31,8 +31,7 @@ class LayoutTrial {
       quick.verify_each = false;
       const Program program = lower(graph_, plan, cluster_, quick);
       const int64_t most = fullest(rank_memories(program))->peak_bytes;
-      least_bytes_ =
-          least_bytes_ < 0 ? most : std::min(least_bytes_, most);
+      least_bytes_ = least_bytes_ < 0 ? most : std::min(least_bytes_, most);
       if (most > budget_bytes_) {
         return std::nullopt;
       }
