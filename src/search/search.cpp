@@ -306,6 +306,7 @@ class Search {
     }
     is_in_need_ = false;
     sort();
+    confirm_best();
   }
 
   // Nothing that was lowered fits. Then estimates reject nothing that can be
@@ -353,15 +354,34 @@ class Search {
         result_.is_proved = false;
         continue;
       }
-      left_ -= size_of(tried.candidate);
-      try_out(tried);
-      if (tried.reason.empty() && tried.simulated_seconds &&
-          (best_simulated_ < 0 || *tried.simulated_seconds < best_simulated_)) {
-        best_simulated_ = *tried.simulated_seconds;
+      simulate_one(tried);
+    }
+  }
+
+  void simulate_one(Tried& tried) {
+    left_ -= size_of(tried.candidate);
+    try_out(tried);
+    if (tried.reason.empty() && tried.simulated_seconds &&
+        (best_simulated_ < 0 || *tried.simulated_seconds < best_simulated_)) {
+      best_simulated_ = *tried.simulated_seconds;
+    }
+    if (!tried.reason.empty()) {
+      reopen(tried.candidate.words);
+    }
+  }
+
+  // What is taken by its estimate may not fit: where that can be, it is lowered
+  // after all, and what would be taken in its place.
+  void confirm_best() {
+    left_ = options_.most_instructions;
+    while (true) {
+      Tried& best = result_.tried.front();
+      if (!best.reason.empty() || best.simulated_seconds ||
+          size_of(best.candidate) > left_ || is_out_of_time()) {
+        return;
       }
-      if (!tried.reason.empty()) {
-        reopen(tried.candidate.words);
-      }
+      simulate_one(best);
+      sort();
     }
   }
 

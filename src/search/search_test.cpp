@@ -12,6 +12,7 @@
 
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -216,6 +217,47 @@ TEST(Search, FindsWhatBruteForceFinds) {
   std::cout << cases << " cases, " << found << " with a plan, " << missed
             << " missed, the worst " << decimals(worst, 3)
             << " times brute force; " << simulated << " candidates simulated\n";
+}
+
+// The least that any candidate needs, by lowering all of them.
+int64_t least_bytes(const Case& one, const SearchLimits& limits) {
+  const StepUnits units = step_units(step_of(one.graph));
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Candidate& candidate : candidates(
+           device_count(one.cluster),
+           one.cluster.groups.front().count,
+           batch_rows(one.graph),
+           limits)) {
+    Estimate estimate;
+    estimate.recompute.assign(units.units.size(), candidate.recompute);
+    try {
+      const Plan plan =
+          plan_of(one.graph, units, candidate, estimate, one.cluster.device);
+      int64_t most = 0;
+      for (const Block& block : lower(one.graph, plan, one.cluster).blocks) {
+        most = std::max(most, peak_bytes(block));
+      }
+      least = std::min(least, most);
+    } catch (const UserError&) {
+      // A word that fits nothing.
+    }
+  }
+  return least;
+}
+
+// A plan is found where there is one, whatever estimates say of its memory, and
+// though the work that was set aside is used up before.
+TEST(Search, FindsTheOnePlanThatFits) {
+  const Case one = {
+      chain_step({32, 64, 16, 32}, 16, 16), test_cluster(2, 1e9, 1e8)};
+  SearchOptions options;
+  fix_word(options.limits, "tensor=2");
+  options.max_bytes = least_bytes(one, options.limits);
+  options.most_instructions = 12'000;
+  const SearchResult result = search(one.graph, one.cluster, options);
+  ASSERT_TRUE(result.plan.has_value());
+  EXPECT_TRUE(result.tried.front().simulated_seconds.has_value());
+  EXPECT_LE(result.tried.front().bytes(), *options.max_bytes);
 }
 
 TEST(Search, IsTheSameEveryTime) {
