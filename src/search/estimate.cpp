@@ -143,28 +143,60 @@ class Composition {
             chunks_);
   }
 
+  // Of what is split over `data` from a level of ZeRO on, a rank's piece.
+  int64_t piece(int64_t bytes, int level) const {
+    return words_.zero >= level ? (bytes + words_.data - 1) / words_.data
+                                : bytes;
+  }
+
+  // When most is kept, or at the end of the step if that takes more.
   MemoryParts memory(const UnitCost& cost, int64_t stage) const {
-    const int64_t data = words_.data;
-    const auto piece = [&](int64_t bytes, int level) {
-      return words_.zero >= level ? (bytes + data - 1) / data : bytes;
-    };
+    const MemoryParts during = memory_during(cost, stage);
+    const MemoryParts end = memory_at_end(cost);
+    return total(end) > total(during) ? end : during;
+  }
+
+  MemoryParts memory_during(const UnitCost& cost, int64_t stage) const {
     MemoryParts parts;
     parts.parameter_bytes = piece(cost.parameter_bytes, 3);
     parts.state_bytes = piece(cost.state_bytes, 1);
     const bool is_summed_up = words_.micro_batches > 1 || words_.pipeline > 1;
-    // Those that are updated at once.
+    // Those that are updated at once, or while the next are made.
     const int64_t passing =
         cost.gradient_bytes - (is_summed_up ? cost.summed_bytes : 0);
-    parts.gradient_bytes = std::min(passing, 2 * base_.largest_gradient_bytes);
+    parts.gradient_bytes = std::min(
+        passing, (words_.data > 1 ? 2 : 1) * base_.largest_gradient_bytes);
     if (is_summed_up) {
+      // Whole, and when all are, cut into pieces.
       parts.gradient_bytes +=
-          piece(cost.summed_bytes, 2) + words_.micro_batches * cost.given_bytes;
+          cost.summed_bytes +
+          (words_.zero >= 2 ? piece(cost.summed_bytes, 2) : 0) +
+          words_.micro_batches * cost.given_bytes;
     }
     if (words_.zero >= 3) {
-      parts.temporary_bytes += 2 * base_.largest_parameter_bytes;
+      // One after the other; for several micro-batches once for all of them,
+      // in forward and in backward.
+      parts.temporary_bytes +=
+          2 * (words_.micro_batches > 1 ? cost.parameter_bytes
+                                        : base_.largest_parameter_bytes);
     }
     parts.kept_bytes = cost.kept_bytes * under_way(stage);
     parts.temporary_bytes += cost.temporary_bytes;
+    return parts;
+  }
+
+  // Where ranks update pieces of parameters that each holds whole, these are
+  // gathered beside the old ones.
+  MemoryParts memory_at_end(const UnitCost& cost) const {
+    MemoryParts parts;
+    const bool has_pieces =
+        words_.zero == 2 || (words_.zero == 1 && cost.state_bytes > 0);
+    if (has_pieces && words_.data > 1) {
+      parts.parameter_bytes = cost.parameter_bytes;
+      parts.state_bytes = piece(cost.state_bytes, 1);
+      parts.gradient_bytes = piece(cost.summed_bytes, 1);
+      parts.temporary_bytes = cost.parameter_bytes;
+    }
     return parts;
   }
 
