@@ -6,16 +6,38 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace weft {
 
+// Appends the printed form, as a stream has it: streams are made only for what
+// is neither text nor a whole number.
+template <typename T>
+void append(std::string& to, const T& what) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    to += std::string_view(what);
+  } else if constexpr (
+      std::is_same_v<T, char> || std::is_same_v<T, signed char> ||
+      std::is_same_v<T, unsigned char>) {
+    to += static_cast<char>(what);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    to += what ? '1' : '0';
+  } else if constexpr (std::is_integral_v<T>) {
+    to += std::to_string(what);
+  } else {
+    std::ostringstream out;
+    out << what;
+    to += out.str();
+  }
+}
+
 // Joins the printed forms of its arguments.
 template <typename... Args>
 std::string cat(const Args&... args) {
-  std::ostringstream out;
-  (out << ... << args);
-  return out.str();
+  std::string out;
+  (append(out, args), ...);
+  return out;
 }
 
 std::string join(

@@ -184,27 +184,33 @@ class Renumbering {
  public:
   explicit Renumbering(Block& block)
       : before_(block), new_ids_(block.function.values.size(), ValueId::None) {
-    after_.function.name = block.function.name;
+    after_.function.name = std::move(block.function.name);
     after_.first_rank = block.first_rank;
     after_.last_rank = block.last_rank;
+    const size_t count = block.function.values.size();
+    after_.function.values.reserve(count);
+    after_.layouts.reserve(count);
+    after_.parts.reserve(count);
+    after_.overwrites.reserve(count);
+    after_.offsets.reserve(count);
+    after_.function.nodes.reserve(block.function.nodes.size());
+    after_.scratch.reserve(block.function.nodes.size());
+    after_.instructions.reserve(block.instructions.size());
   }
 
   Block run() {
-    for (const Input& input : before_.function.inputs) {
+    after_.function.inputs = std::move(before_.function.inputs);
+    for (Input& input : after_.function.inputs) {
       move_value(input.value);
-      after_.function.inputs.push_back(input);
-      now(after_.function.inputs.back().value);
+      now(input.value);
     }
-    for (const Instruction& instruction : before_.instructions) {
-      for (const ValueId made : makes(before_, instruction)) {
-        move_value(made);
-      }
-      after_.instructions.push_back(instruction);
-      std::visit([this](auto& one) { move(one); }, after_.instructions.back());
+    for (Instruction& instruction : before_.instructions) {
+      std::visit([this](auto& one) { move(one); }, instruction);
+      after_.instructions.push_back(std::move(instruction));
     }
-    for (const Output& output : before_.function.outputs) {
-      after_.function.outputs.push_back(output);
-      now(after_.function.outputs.back().value);
+    after_.function.outputs = std::move(before_.function.outputs);
+    for (Output& output : after_.function.outputs) {
+      now(output.value);
     }
     for (ValueId& value : after_.overwrites) {
       if (value != ValueId::None) {
@@ -216,12 +222,17 @@ class Renumbering {
 
  private:
   void move_value(ValueId id) {
-    const Value& value = before_.function[id];
+    WEFT_CHECK(
+        new_ids_[index(id)] == ValueId::None,
+        "%",
+        after_.function.values[index(new_ids_[index(id)])].name,
+        " is made twice");
+    Value& value = before_.function[id];
     new_ids_[index(id)] = add_value(
         after_,
-        value.name,
-        value.type,
-        before_.layouts[index(id)],
+        std::move(value.name),
+        std::move(value.type),
+        std::move(before_.layouts[index(id)]),
         before_.parts[index(id)]);
     after_.overwrites.back() = before_.overwrites[index(id)];
     after_.offsets.back() = before_.offsets[index(id)];
@@ -237,7 +248,11 @@ class Renumbering {
 
   void move(Call& call) {
     Function& function = after_.function;
-    Node node = before_.function.nodes[index(call.node)];
+    Node node = std::move(before_.function.nodes[index(call.node)]);
+    WEFT_CHECK(!node.results.empty(), "a node is called twice");
+    for (const ValueId made : node.results) {
+      move_value(made);
+    }
     after_.scratch.push_back(
         before_.scratch.empty() ? Scratch{}
                                 : before_.scratch[index(call.node)]);
@@ -250,14 +265,17 @@ class Renumbering {
     }
     function.nodes.push_back(std::move(node));
   }
-  void move(Start& start) const {
+  void move(Start& start) {
+    for (const ValueId made : start.results) {
+      move_value(made);
+    }
     now(start.operands);
     now(start.results);
   }
   void move(Wait& wait) const { now(wait.value); }
   void move(Free& free) const { now(free.values); }
 
-  const Block& before_;
+  Block& before_;
   Block after_;
   std::vector<ValueId> new_ids_;
 };
