@@ -16,6 +16,7 @@ GRAPH.json. What the user's code prints goes to the standard error stream.
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib.util
 import inspect
 import json
@@ -59,6 +60,14 @@ def leave_out_compiler():
     wrapped = getattr(Optimizer.add_param_group, "__wrapped__", None)
     if wrapped is not None and "torch._dynamo" not in sys.modules:
         wrapped.__dynamo_disable = wrapped
+
+
+def end_at_once():
+    """Ends the process without taking torch apart object by object, which takes half a second."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def load_function(model):
@@ -175,3 +184,4 @@ if __name__ == "__main__":
     # The report of the caller goes to the real standard output.
     os.dup2(2, 1)
     main(sys.argv[1:])
+    end_at_once()
