@@ -19,8 +19,14 @@ Levels levels_of(
     const DimFactors& factors,
     int64_t size) {
   Levels levels;
+  const bool is_split =
+      std::any_of(factors.begin(), factors.end(), [&](int factor) {
+        return !assignment.factors[static_cast<size_t>(factor)].empty();
+      });
+  if (!is_split) {
+    return levels;
+  }
   int64_t product = 1;
-  bool is_split = false;
   for (const int factor : factors) {
     const auto i = static_cast<size_t>(factor);
     const int64_t whole = rule.factors[i].size;
@@ -31,10 +37,6 @@ Levels levels_of(
       levels.insert(levels.end(), mine.begin(), mine.end());
     }
     product *= whole;
-    is_split = is_split || !mine.empty();
-  }
-  if (!is_split) {
-    return {};
   }
   WEFT_CHECK(product == size, "factors of another size than their dim");
   return canonical(levels, size, mesh);
@@ -54,18 +56,16 @@ std::vector<Levels> layout_dims(
     one.ring.reset();
     return layout_dims(mesh, rule, one, place, type);
   }
-  std::vector<Levels> out;
-  for (size_t dim = 0; dim < type.sizes.size(); ++dim) {
+  std::vector<Levels> out(type.sizes.size());
+  for (size_t dim = 0; dim < out.size() && dim < dims.size(); ++dim) {
     const int64_t size = type.sizes[dim];
-    if (dim >= dims.size()) {
-      out.emplace_back();
-    } else if (const HaloDim* halo = find_halo(rule, place, dim)) {
+    if (const HaloDim* halo = find_halo(rule, place, dim)) {
       const Axes axes =
           axes_of(assignment.factors[static_cast<size_t>(halo->factor)]);
-      out.push_back(
-          axes.empty() ? Levels() : canonical(split_over(axes), size, mesh));
+      out[dim] =
+          axes.empty() ? Levels() : canonical(split_over(axes), size, mesh);
     } else {
-      out.push_back(levels_of(mesh, rule, assignment, dims[dim], size));
+      out[dim] = levels_of(mesh, rule, assignment, dims[dim], size);
     }
   }
   return out;

@@ -3,6 +3,7 @@
 
 #include "lower/assignment.h"
 #include "lower/halo.h"
+#include "lower/lay_out.h"
 #include "lower/move.h"
 #include "lower/sharded_step.h"
 #include "ops/op_def.h"
@@ -72,7 +73,7 @@ class Exchanges {
         }
       }
       for (size_t k = 0; k < read.size(); ++k) {
-        const Layout needed = sharded_.operand(i, k, read[k]);
+        const Layout& needed = sharded_.operand(i, k);
         const Layout& rests = sharded_.resting(read[k]);
         if (needed.partial.size() < rests.partial.size()) {
           is_reduced_[index(read[k])] = true;
@@ -108,7 +109,7 @@ class Exchanges {
       if (of_parameter_[index(read[k])]) {
         continue;
       }
-      const Layout needed = sharded_.operand(number, k, read[k]);
+      const Layout& needed = sharded_.operand(number, k);
       const Layout& rests = sharded_.resting(read[k]);
       // A sum is there once it was taken.
       const bool is_sum = needed.partial.size() < rests.partial.size();
@@ -139,10 +140,9 @@ std::set<std::string> exchanged_values(const Lowering& lowering) {
   if (rank_count(lowering.mesh) == 1) {
     return {};
   }
-  Lowering laid_out = lowering;
-  read_parameters(laid_out);
-  propagate_layouts(laid_out);
-  return Exchanges(laid_out, step_of(lowering.graph)).find();
+  return lowering.memo->exchanged(lowering.plan, [&] {
+    return Exchanges(laid_out(lowering), step_of(lowering.graph)).find();
+  });
 }
 
 }  // namespace weft

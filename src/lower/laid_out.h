@@ -7,17 +7,22 @@
 #include "lower/assignment.h"
 #include "plan/plan.h"
 
+#include <set>
+#include <string>
 #include <vector>
 
 namespace weft {
 
+// What read_parameters and propagate_layouts leave in a Lowering.
 struct LaidOutStep {
   // The step as passes rewrite it for the plan; values of the graph that is
   // given keep their names.
   Graph graph;
+  std::vector<Decision> reads = {};
+  std::set<std::string> unexpanded = {};
   // By value of that step: as its node makes it, and where it lies from then
   // on.
-  std::vector<Layout> made;
+  std::vector<Layout> layouts;
   std::vector<Layout> resting;
   // By node.
   std::vector<Assignment> assignments;

@@ -7,11 +7,15 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace weft {
+
+class LoweringMemo;
+class RuleMemo;
 
 struct LowerOptions {
   // Where to write the text after each pass that changed it; empty: nowhere.
@@ -23,6 +27,9 @@ struct LowerOptions {
   // Verify after every pass, so that a message names the one that is wrong;
   // else after the last alone, for whoever lowers many plans to choose one.
   bool verify_each = true;
+  // What other lowerings have found of the rules of nodes, and this one adds
+  // to; none: nothing is shared.
+  std::shared_ptr<RuleMemo> rules = nullptr;
 };
 
 // Throws UserError when the plan does not fit the graph or asks for more ranks
@@ -43,6 +50,12 @@ Program lower(
 // nor verified: other ranks' pieces may be smaller, and lie elsewhere. The plan
 // is on one stage, without axes of time, and verifies.
 Program lower_first_rank(const Graph& graph, const Plan& plan);
+// The same for many plans of one graph, which share what they have in common
+// (lowering_memo.h). May be called by several threads at once.
+Program lower_first_rank(
+    const Graph& graph,
+    const Plan& plan,
+    const std::shared_ptr<LoweringMemo>& memo);
 
 // The names of those values of forward that `recompute` lines leave as they
 // are, for making them again would repeat a transfer: none where the plan

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "graph/layout.h"
 #include "lower/assignment.h"
+#include "ops/rule.h"
 
 #include <cstdint>
 #include <deque>
@@ -16,25 +17,22 @@
 namespace weft {
 
 // All that the choice for a node depends on, beside the mesh and the plan's
-// axes of time.
+// axes of time. It points to where that stands.
 struct Situation {
   struct Operand {
-    Layout rests;
+    const Layout* rests = nullptr;
     // Where it is besides, when the node runs.
-    std::vector<Layout> moved;
+    const std::vector<Layout>* moved = nullptr;
     bool of_parameter = false;
-
-    bool operator==(const Operand&) const = default;
   };
   struct Result {
-    std::optional<Layout> wanted;
+    // nullptr: nobody has said.
+    const Layout* wanted = nullptr;
     bool is_for_update = false;
-
-    bool operator==(const Result&) const = default;
   };
 
-  // One that is in it.
-  NodeId node = NodeId::None;
+  // Of a RuleMemo, which has one for all nodes that are alike.
+  const Rule* rule = nullptr;
   std::vector<Operand> operands;
   std::vector<Result> results;
   bool may_expand = false;
@@ -44,29 +42,28 @@ struct NodeChoice {
   Assignment assignment;
   // It should become several nodes first.
   bool is_expanded = false;
+  // What follows: where operands have to lie, and where results come to.
+  std::vector<Layout> needed = {};
+  std::vector<Layout> made = {};
 };
 
 class NodeChoices {
  public:
-  // Keeps a reference.
-  explicit NodeChoices(const Function& function) : function_(function) {}
-
   // nullptr when there is none. Stays where it is while others are added.
   const NodeChoice* find(const Situation& situation) const;
-  const NodeChoice& add(Situation situation, NodeChoice choice);
+  // Keeps what the situation points to.
+  const NodeChoice& add(const Situation& situation, NodeChoice choice);
 
  private:
   struct Known {
     Situation situation;
     NodeChoice choice;
+    // What the situation points to.
+    std::vector<Layout> rests = {};
+    std::vector<std::vector<Layout>> moved = {};
+    std::vector<std::optional<Layout>> wanted = {};
   };
 
-  bool are_alike(const Arg& a, const Arg& b) const;
-  bool are_alike(const Node& a, const Node& b) const;
-  bool are_alike(const Situation& a, const Situation& b) const;
-  uint64_t digest(const Situation& situation) const;
-
-  const Function& function_;
   std::deque<Known> known_;
   std::unordered_multimap<uint64_t, const Known*> by_digest_;
 };

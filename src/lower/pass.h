@@ -7,9 +7,11 @@
 #include "graph/layout.h"
 #include "lower/assignment.h"
 #include "lower/lower.h"
+#include "lower/lowering_memo.h"
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -32,6 +34,8 @@ struct Origin {
 struct Lowering {
   const Plan& plan;
   const Cluster& cluster;
+  // What is known of the graph already, from other passes and plans.
+  std::shared_ptr<LoweringMemo> memo = std::make_shared<LoweringMemo>();
   // The mesh of a stage.
   Mesh space = {};
   // What layouts speak of: that, then the axes of time.
@@ -115,6 +119,9 @@ void cross_stages(Lowering& lowering);
 // A layout for every value and a way to compute every node: from the plan, else
 // by the rules of the op table (propagate_layouts.cpp).
 void propagate_layouts(Lowering& lowering);
+// Both of them. What was found for a plan that differs in what is made again
+// alone is taken, where this one makes nothing again (lay_out.cpp).
+void lay_out(Lowering& lowering);
 // One rank's step: local sizes, and calls and collectives, waited for at once,
 // wherever a value has to lie otherwise (shard.cpp).
 void shard(Lowering& lowering);

@@ -7,13 +7,20 @@
 #include "lower/pass.h"
 #include "plan/plan_place.h"
 
+#include <utility>
+
 namespace weft {
 namespace {
 
-Lowering begin(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+Lowering begin(
+    const Graph& graph,
+    const Plan& plan,
+    const Cluster& cluster,
+    std::shared_ptr<LoweringMemo> memo) {
   return {
       .plan = plan,
       .cluster = cluster,
+      .memo = std::move(memo),
       .space = stage_mesh(plan.mesh),
       .mesh = widest_mesh(plan),
       .graph = graph,
@@ -83,7 +90,12 @@ Program lower(
       {"lifetimes", lifetimes, /*optional=*/true},
       {"place", place},
   };
-  Lowering lowering = begin(graph, plan, cluster);
+  Lowering lowering = begin(
+      graph,
+      plan,
+      cluster,
+      options.rules == nullptr ? std::make_shared<LoweringMemo>()
+                               : std::make_shared<LoweringMemo>(options.rules));
   run_passes(passes, lowering, options);
   return std::move(lowering.program);
 }
@@ -94,17 +106,23 @@ Program lower(
 }
 
 Program lower_first_rank(const Graph& graph, const Plan& plan) {
+  return lower_first_rank(graph, plan, std::make_shared<LoweringMemo>());
+}
+
+Program lower_first_rank(
+    const Graph& graph,
+    const Plan& plan,
+    const std::shared_ptr<LoweringMemo>& memo) {
   WEFT_CHECK(
       stage_count(plan) == 1 && plan.time.axes.empty(),
       "one stage, and no axes of time");
   const Cluster cluster = any_machines(plan);
-  Lowering lowering = begin(graph, plan, cluster);
+  Lowering lowering = begin(graph, plan, cluster, memo);
   for (void (*const pass)(Lowering&) :
        {split_means,
         split_batch_norms,
         recompute,
-        read_parameters,
-        propagate_layouts,
+        lay_out,
         shard_alike,
         fuse,
         late_views,
@@ -130,7 +148,8 @@ std::set<std::string> kept_from_transfers(
     return {};
   }
   const Cluster cluster = any_machines(plan);
-  Lowering lowering = begin(graph, plan, cluster);
+  Lowering lowering =
+      begin(graph, plan, cluster, std::make_shared<LoweringMemo>());
   split_means(lowering);
   split_batch_norms(lowering);
   return exchanged_values(lowering);
@@ -141,14 +160,15 @@ LaidOutStep lay_out(const Graph& graph, const Plan& plan) {
       stage_count(plan) == 1 && plan.time.axes.empty(),
       "one stage, and no axes of time");
   const Cluster cluster = any_machines(plan);
-  Lowering lowering = begin(graph, plan, cluster);
+  Lowering lowering =
+      begin(graph, plan, cluster, std::make_shared<LoweringMemo>());
   for (void (*const pass)(Lowering&) :
        {split_means, split_batch_norms, propagate_layouts}) {
     pass(lowering);
   }
   return {
       .graph = std::move(lowering.graph),
-      .made = std::move(lowering.layouts),
+      .layouts = std::move(lowering.layouts),
       .resting = std::move(lowering.resting),
       .assignments = std::move(lowering.assignments)};
 }

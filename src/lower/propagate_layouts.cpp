@@ -52,13 +52,11 @@ constexpr int kNothing = -1;
 constexpr int kCarried = -2;
 constexpr int kPassedRound = -3;
 
-// Where a value is besides where it rests, in forward or after it: what is
+// Where a value is besides where it rests, in forward and after it: what is
 // gathered in forward is not kept (shard.cpp).
 struct Moved {
-  Layout layout;
-  bool is_later = false;
-
-  bool operator==(const Moved&) const = default;
+  std::vector<Layout> in_forward;
+  std::vector<Layout> later;
 };
 
 // What the axis may do at one node.
@@ -82,10 +80,8 @@ class Propagation {
         hints_(step_.values.size()),
         of_parameter_(step_.values.size(), false),
         is_for_update_(step_.values.size(), false),
-        choices_(step_) {
-    for (const Node& node : step_.nodes) {
-      rules_.push_back(rule_of(step_, node));
-    }
+        rules_(lowering.memo->rules().rules(step_)),
+        chosen_(step_.nodes.size(), nullptr) {
     std::unordered_map<std::string_view, const Decision*> reads;
     for (const Decision& one : lowering.reads) {
       reads.emplace(one.pattern, &one);
@@ -198,20 +194,24 @@ class Propagation {
   // reader has had it moved already.
   double operand_bytes(
       const Node& node, ValueId value, const Layout& to) const {
-    const std::vector<Moved>& all = moved_[index(value)];
-    const bool is_there =
-        std::any_of(all.begin(), all.end(), [&](const Moved& one) {
-          return one.layout == to && one.is_later == is_later(node.phase);
-        });
+    const std::vector<Layout>& all = moved(node, value);
+    const bool is_there = std::find(all.begin(), all.end(), to) != all.end();
     return is_there ? 0 : bytes_to(value, resting_[index(value)], to);
   }
 
+  // Where the node finds the value besides where it rests.
+  const std::vector<Layout>& moved(const Node& node, ValueId value) const {
+    const Moved& all = moved_[index(value)];
+    return is_later(node.phase) ? all.later : all.in_forward;
+  }
+
   void remember(const Node& node, ValueId value, const Layout& layout) {
-    std::vector<Moved>& all = moved_[index(value)];
-    Moved moved = {layout, is_later(node.phase)};
+    Moved& both = moved_[index(value)];
+    std::vector<Layout>& all =
+        is_later(node.phase) ? both.later : both.in_forward;
     if (layout != resting_[index(value)] &&
-        std::find(all.begin(), all.end(), moved) == all.end()) {
-      all.push_back(std::move(moved));
+        std::find(all.begin(), all.end(), layout) == all.end()) {
+      all.push_back(layout);
     }
   }
 
@@ -221,10 +221,10 @@ class Propagation {
     if (!is_view(node) || read.size() != 1 || node.results.size() != 1) {
       return;
     }
-    for (const Moved& moved : std::vector<Moved>(moved_[index(read.front())])) {
-      const auto assignment =
-          assignment_from(mesh_, step_, node, rule, moved.layout);
-      if (assignment && moved.is_later == is_later(node.phase)) {
+    // The result is another value than the operand.
+    for (const Layout& layout : moved(node, read.front())) {
+      const auto assignment = assignment_from(mesh_, step_, node, rule, layout);
+      if (assignment) {
         remember(
             node,
             node.results.front(),
@@ -572,35 +572,30 @@ class Propagation {
 
   Situation situation(size_t number) const {
     const Node& node = step_.nodes[number];
-    const bool is_node_later = is_later(node.phase);
     Situation out = {
-        .node = static_cast<NodeId>(number),
+        .rule = rules_[number],
         .operands = {},
         .results = {},
         .may_expand = may_expand(node)};
+    out.operands.reserve(node.args.size());
     for_each_operand(node, [&](ValueId value) {
-      Situation::Operand& operand = out.operands.emplace_back();
-      operand.rests = resting_[index(value)];
-      operand.of_parameter = of_parameter_[index(value)];
-      for (const Moved& moved : moved_[index(value)]) {
-        if (moved.is_later == is_node_later) {
-          operand.moved.push_back(moved.layout);
-        }
-      }
+      out.operands.push_back(
+          {.rests = &resting_[index(value)],
+           .moved = &moved(node, value),
+           .of_parameter = of_parameter_[index(value)]});
     });
+    out.results.reserve(node.results.size());
     for (const ValueId value : node.results) {
-      Situation::Result& result = out.results.emplace_back();
-      if (const Layout* wanted = target(value)) {
-        result.wanted = *wanted;
-      }
-      result.is_for_update = is_for_update_[index(value)];
+      out.results.push_back(
+          {.wanted = target(value),
+           .is_for_update = is_for_update_[index(value)]});
     }
     return out;
   }
 
   NodeChoice choose(size_t number) const {
     const Node& node = step_.nodes[number];
-    const Rule& rule = rules_[number];
+    const Rule& rule = *rules_[number];
     std::vector<Suggestion> suggestions;
     const std::vector<Choice> all = choices(node, rule, suggestions);
     std::vector<size_t> chosen(all.size(), 0);
@@ -626,34 +621,49 @@ class Propagation {
     }
     const bool is_expanded =
         !best.ring && should_expand(node, rule, suggestions);
-    return {.assignment = std::move(best), .is_expanded = is_expanded};
+    NodeChoice out = {
+        .assignment = std::move(best), .is_expanded = is_expanded};
+    const std::vector<ValueId> read = operands(node);
+    for (size_t i = 0; i < read.size(); ++i) {
+      out.needed.push_back(operand_layout(
+          mesh_,
+          rule,
+          out.assignment,
+          static_cast<int>(i),
+          step_[read[i]].type,
+          resting_[index(read[i])]));
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      out.made.push_back(result_layout(
+          mesh_,
+          rule,
+          out.assignment,
+          static_cast<int>(i),
+          step_[node.results[i]].type));
+    }
+    return out;
   }
 
   void visit(size_t number) {
-    Situation now = situation(number);
+    const Situation now = situation(number);
     const NodeChoice* choice = choices_.find(now);
     if (choice == nullptr) {
-      choice = &choices_.add(std::move(now), choose(number));
+      choice = &choices_.add(now, choose(number));
     }
     if (choice->is_expanded) {
       expanded_.insert(number);
     }
-    set(number, choice->assignment);
+    chosen_[number] = choice;
+    set(number, *choice);
   }
 
-  void set(size_t number, const Assignment& assignment) {
+  void set(size_t number, const NodeChoice& choice) {
     const Node& node = step_.nodes[number];
-    const Rule& rule = rules_[number];
-    assignments_[number] = assignment;
+    assignments_[number] = choice.assignment;
     const std::vector<ValueId> read = operands(node);
     for (size_t i = 0; i < node.results.size(); ++i) {
       const size_t value = index(node.results[i]);
-      made_[value] = result_layout(
-          mesh_,
-          rule,
-          assignment,
-          static_cast<int>(i),
-          step_.values[value].type);
+      made_[value] = choice.made[i];
       resting_[value] = made_[value];
       if (const std::optional<Layout>& decided = decided_[value]) {
         resting_[value] = in_time(node.results[i], made_[value], *decided);
@@ -680,18 +690,9 @@ class Propagation {
           is_view(node) && !read.empty() && of_parameter_[index(read.front())];
     }
     for (size_t i = 0; i < read.size(); ++i) {
-      remember(
-          node,
-          read[i],
-          operand_layout(
-              mesh_,
-              rule,
-              assignment,
-              static_cast<int>(i),
-              step_[read[i]].type,
-              resting_[index(read[i])]));
+      remember(node, read[i], choice.needed[i]);
     }
-    remember_views(node, rule);
+    remember_views(node, *rules_[number]);
   }
 
   // For every value, the layouts in which it is read.
@@ -701,15 +702,9 @@ class Propagation {
       const std::vector<ValueId> read = operands(step_.nodes[n]);
       for (size_t i = 0; i < read.size(); ++i) {
         std::vector<Layout>& mine = all[index(read[i])];
-        Layout layout = operand_layout(
-            mesh_,
-            rules_[n],
-            assignments_[n],
-            static_cast<int>(i),
-            step_[read[i]].type,
-            resting_[index(read[i])]);
+        const Layout& layout = chosen_[n]->needed[i];
         if (std::find(mine.begin(), mine.end(), layout) == mine.end()) {
-          mine.push_back(std::move(layout));
+          mine.push_back(layout);
         }
       }
     }
@@ -774,7 +769,6 @@ class Propagation {
   std::vector<Layout>& made_;
   std::vector<Layout>& resting_;
   std::vector<Assignment>& assignments_;
-  std::vector<Rule> rules_;
   // By the plan.
   std::vector<std::optional<Layout>> decided_;
   // Where a value was decided here, and not by the plan.
@@ -785,11 +779,14 @@ class Propagation {
   std::vector<bool> of_parameter_;
   // Read by the optimizer.
   std::vector<bool> is_for_update_;
+  const std::vector<const Rule*> rules_;
   NodeChoices choices_;
+  // By node, of this round.
+  std::vector<const NodeChoice*> chosen_;
   // Nodes to expand.
   std::set<size_t> expanded_;
   // For every value, where nodes of this round have had it moved.
-  std::vector<std::vector<Moved>> moved_;
+  std::vector<Moved> moved_;
 };
 
 }  // namespace

@@ -150,7 +150,7 @@ class RankStep {
     std::vector<ValueId> mine;
     bool is_as_recorded = true;
     for (size_t i = 0; i < read.size(); ++i) {
-      const Layout layout = sharded_.operand(number, i, read[i]);
+      const Layout& layout = sharded_.operand(number, i);
       mine.push_back(as(read[i], layout));
       is_as_recorded = is_as_recorded && block_.function[mine.back()].type ==
                                              local(read[i], layout);

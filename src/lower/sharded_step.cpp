@@ -13,16 +13,22 @@ ShardedStep::ShardedStep(const Lowering& lowering)
     : lowering_(lowering),
       step_(step_of(lowering.graph)),
       readers_(users(step_)),
+      rules_(lowering.memo->rules().rules(step_)),
       needed_(step_.values.size()) {
-  for (const Node& node : step_.nodes) {
-    rules_.push_back(rule_of(step_, node));
-  }
   find_storages();
   find_outputs();
+  operands_.resize(step_.nodes.size());
   for (size_t i = 0; i < step_.nodes.size(); ++i) {
     const std::vector<ValueId> read = operands(step_.nodes[i]);
     for (size_t k = 0; k < read.size(); ++k) {
-      need(read[k], operand(i, k, read[k]));
+      operands_[i].push_back(operand_layout(
+          mesh(),
+          *rules_[i],
+          lowering_.assignments[i],
+          static_cast<int>(k),
+          step_[read[k]].type,
+          resting(read[k])));
+      need(read[k], operands_[i].back());
     }
   }
   for (size_t i = 0; i < step_.outputs.size(); ++i) {
@@ -34,16 +40,6 @@ ShardedStep::ShardedStep(const Lowering& lowering)
           return axes_of(a).size() < axes_of(b).size();
         });
   }
-}
-
-Layout ShardedStep::operand(size_t node, size_t operand, ValueId value) const {
-  return operand_layout(
-      mesh(),
-      rules_[node],
-      lowering_.assignments[node],
-      static_cast<int>(operand),
-      step_[value].type,
-      resting(value));
 }
 
 bool ShardedStep::is_read_again(ValueId value) const {

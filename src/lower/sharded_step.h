@@ -20,7 +20,7 @@ class ShardedStep {
   const Lowering& lowering() const { return lowering_; }
   const Mesh& mesh() const { return lowering_.mesh; }
   const Function& step() const { return step_; }
-  const Rule& rule(size_t node) const { return rules_[node]; }
+  const Rule& rule(size_t node) const { return *rules_[node]; }
   const Assignment& assignment(size_t node) const {
     return lowering_.assignments[node];
   }
@@ -29,8 +29,10 @@ class ShardedStep {
   const Layout& resting(ValueId value) const {
     return lowering_.resting[index(value)];
   }
-  // Where operand number `operand` of a node, which is `value`, must lie.
-  Layout operand(size_t node, size_t operand, ValueId value) const;
+  // Where operand number `operand` of a node must lie.
+  const Layout& operand(size_t node, size_t operand) const {
+    return operands_[node][operand];
+  }
   // Where an output must lie: as the input of its name, which it replaces; a
   // gradient as its parameter; others anywhere, but summed.
   const Layout& output(size_t number) const { return outputs_[number]; }
@@ -52,7 +54,9 @@ class ShardedStep {
   const Lowering& lowering_;
   const Function& step_;
   const std::vector<std::vector<NodeId>> readers_;
-  std::vector<Rule> rules_;
+  const std::vector<const Rule*> rules_;
+  // By node and operand.
+  std::vector<std::vector<Layout>> operands_;
   std::vector<Layout> outputs_;
   std::vector<std::vector<Layout>> needed_;
   // For every value the one whose storage it lies in, and for that all of them.

@@ -2,6 +2,7 @@
 #include "search/samples.h"
 
 #include "base/error.h"
+#include "lower/lower.h"
 #include "ops/kernel_memory.h"
 #include "plan/plan.h"
 #include "search/space.h"
@@ -31,18 +32,18 @@ Samples::Samples(
       units_(units),
       cluster_(cluster),
       rows_(batch_rows(graph)),
-      fewest_parts_(least_divisor(rows_)) {
-  std::vector<std::pair<RecomputePolicy, Plan>> plans;
+      fewest_parts_(least_divisor(rows_)),
+      memo_(std::make_shared<LoweringMemo>()) {
   for (const RecomputePolicy policy : kRecomputePolicies) {
     Plan plan;
     set_recompute(plan, step_of(graph), units, policy);
     const auto same =
-        std::find_if(plans.begin(), plans.end(), [&](const auto& other) {
+        std::find_if(again_.begin(), again_.end(), [&](const auto& other) {
           return other.second.recompute == plan.recompute &&
                  other.second.recompute_cheap == plan.recompute_cheap;
         });
-    same_policy_[policy] = same == plans.end() ? policy : same->first;
-    plans.emplace_back(policy, std::move(plan));
+    same_policy_[policy] = same == again_.end() ? policy : same->first;
+    again_.emplace(policy, std::move(plan));
   }
 }
 
@@ -72,12 +73,25 @@ Samples::Family& Samples::family_of(const SampleKey& key) {
   return families_[any];
 }
 
-Samples::Lowered Samples::lower(const SampleKey& key) const {
+Samples::Words& Samples::words_of(const SampleKey& key) {
+  SampleKey any = key;
+  any.recompute = RecomputePolicy::None;
+  return words_[any];
+}
+
+Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
   const CountedKernels rough;
   Lowered out;
   out.sized.rows = rows_ / key.batch_parts;
   try {
-    out.sized.program = lower_sample(graph_, units_, key, cluster_.device);
+    std::call_once(words.is_expanded, [&] {
+      words.plan = expand(weft::words_of(key), graph_, cluster_.device);
+    });
+    Plan plan = words.plan;
+    const Plan& again = again_.at(key.recompute);
+    plan.recompute = again.recompute;
+    plan.recompute_cheap = again.recompute_cheap;
+    out.sized.program = lower_first_rank(graph_, plan, memo_);
     out.shape = sample_shape(out.sized.program, units_);
   } catch (const UserError& error) {
     out.reason = error.what();
@@ -85,9 +99,9 @@ Samples::Lowered Samples::lower(const SampleKey& key) const {
   return out;
 }
 
-// The key, and what will be asked for next, at the same time: the same for
-// other policies, and of each the one with the most rows.
-void Samples::lower_around(const SampleKey& key) {
+// The key, and what will be asked for next: the same for other policies, and of
+// each the one with the most rows.
+std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
   const int64_t rows = rows_ / key.batch_parts;
   const int64_t most_rows = rows_ / fewest_parts_;
   std::vector<SampleKey> keys;
@@ -112,11 +126,21 @@ void Samples::lower_around(const SampleKey& key) {
   if (std::find(keys.begin(), keys.end(), wanted) == keys.end()) {
     keys.push_back(wanted);
   }
+  return keys;
+}
+
+// At the same time, on as many cores as there are.
+void Samples::lower_around(const SampleKey& key) {
+  const std::vector<SampleKey> keys = keys_around(key);
+  std::vector<Words*> words;
+  for (const SampleKey& one : keys) {
+    words.push_back(&words_of(one));
+  }
   std::vector<Lowered> done(keys.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < keys.size(); i = next++) {
-      done[i] = lower(keys[i]);
+      done[i] = lower(keys[i], *words[i]);
     }
   };
   const unsigned threads = std::min<unsigned>(

@@ -6,12 +6,16 @@
 
 #include "cluster/cluster.h"
 #include "graph/graph.h"
+#include "lower/lowering_memo.h"
+#include "plan/plan.h"
 #include "search/resize.h"
 #include "search/sample.h"
 #include "search/units.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,8 +32,10 @@ class Samples {
   // where a word fits nothing.
   std::vector<UnitCost> costs(const SampleKey& key);
 
-  // How many programs were lowered so far.
+  // How many programs were lowered so far, and how often the step was laid out
+  // as it is: once for all policies.
   int64_t lowered() const { return lowered_; }
+  int64_t laid_out() const { return memo_->laid_out_count(); }
 
  private:
   // A program, or why there is none.
@@ -52,8 +58,16 @@ class Samples {
   };
 
   Family& family_of(const SampleKey& key);
-  Lowered lower(const SampleKey& key) const;
+  // The words of keys that differ in their policy alone, expanded.
+  struct Words {
+    std::once_flag is_expanded;
+    Plan plan;
+  };
+
+  Lowered lower(const SampleKey& key, Words& words) const;
   void lower_around(const SampleKey& key);
+  std::vector<SampleKey> keys_around(const SampleKey& key);
+  Words& words_of(const SampleKey& key);
   Between* between(Family& family, int64_t rows) const;
 
   const Graph& graph_;
@@ -64,7 +78,12 @@ class Samples {
   const int64_t fewest_parts_;
   // By policy, the first that makes the same again of this step.
   std::map<RecomputePolicy, RecomputePolicy> same_policy_;
+  // Of each of these, what is made again.
+  std::map<RecomputePolicy, Plan> again_;
   std::map<SampleKey, Family> families_;
+  std::map<SampleKey, Words> words_;
+  // What lowerings of the step have in common.
+  const std::shared_ptr<LoweringMemo> memo_;
   int64_t lowered_ = 0;
 };
 

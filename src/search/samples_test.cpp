@@ -48,6 +48,8 @@ TEST(Samples, CostWhatLoweringSays) {
       }
       // Five of twelve for each of four policies.
       EXPECT_LE(samples.lowered(), 20);
+      // And before anything is made again, once for all policies.
+      EXPECT_LE(samples.laid_out(), 5);
     }
   }
 }

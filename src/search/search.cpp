@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "lower/lower.h"
 #include "ops/kernel_memory.h"
+#include "ops/rule_memo.h"
 #include "profile/node_costs.h"
 #include "profile/signatures.h"
 #include "profile/text_table.h"
@@ -20,6 +21,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 
 namespace weft {
 namespace {
@@ -558,6 +560,7 @@ class Search {
     try {
       LowerOptions quick;
       quick.verify_each = false;
+      quick.rules = rules_;
       const Program program = lower(graph_, plan_for(tried), cluster_, quick);
       tried.memories = rank_memories(program);
       const int64_t most = fullest(tried.memories)->peak_bytes;
@@ -615,6 +618,8 @@ class Search {
   // By words but for micro-batches, their number with which even Full is too
   // much: fewer of them are larger.
   std::map<std::string, int64_t> rejected_;
+  // Of the nodes of the whole step.
+  const std::shared_ptr<RuleMemo> rules_ = std::make_shared<RuleMemo>();
   // What may still be lowered and simulated.
   int64_t left_ = 0;
   // The least so far; -1: none.
