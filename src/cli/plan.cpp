@@ -194,13 +194,15 @@ void set_policy(
         flags.recompute,
         " chooses by time and memory: give --parallel and "
         "--cluster, and --max-bytes for less than the device has");
-    const auto set = flags.recompute == "rotor" ? set_recompute_by_rotor
-                                                : set_recompute_by_ilp;
-    set(plan,
-        graph,
-        parse_parallel(flags.plan.parallel, "--parallel"),
-        *cluster,
-        budget.value_or(cluster->device.memory_bytes));
+    const Parallel words = parse_parallel(flags.plan.parallel, "--parallel");
+    const int64_t bytes = budget.value_or(cluster->device.memory_bytes);
+    if (flags.recompute == "rotor") {
+      set_recompute_by_rotor(plan, graph, words, *cluster, bytes);
+    } else if (!set_recompute_by_ilp(plan, graph, words, *cluster, bytes)) {
+      std::cerr << "weft: what is made again fits; that nothing takes less was "
+                   "not shown in "
+                << kIlpSeconds << " s\n";
+    }
     return;
   }
   const std::optional<RecomputePolicy> policy =

@@ -334,7 +334,9 @@ std::optional<AgainChoice> choose_again(
   if (!result.has_values()) {
     return std::nullopt;
   }
-  return play_again(step, programme.keeps(result.values));
+  AgainChoice choice = play_again(step, programme.keeps(result.values));
+  choice.is_in_doubt = result.status != IlpStatus::Optimal;
+  return choice;
 }
 
 }  // namespace weft

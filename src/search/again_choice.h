@@ -52,6 +52,8 @@ struct AgainChoice {
   // their order.
   std::vector<int32_t> again_at;
   double extra_seconds = 0;
+  // Of choose_again: time ran out before it was shown that none takes less.
+  bool is_in_doubt = false;
   // Of all storages and of what else lives.
   int64_t peak_bytes = 0;
 };

@@ -13,14 +13,14 @@
 #include "search/units.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 namespace weft {
 namespace {
 
 // How often the room is put right by what a program takes.
 constexpr int kRoomAttempts = 10;
-// For one programme.
-constexpr double kSolveSeconds = 60;
 
 int64_t lowered_peak(const Graph& graph, const Plan& plan) {
   int64_t most = 0;
@@ -98,9 +98,14 @@ class Room {
   bool is_over_ = false;
 };
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
 }  // namespace
 
-void set_recompute_by_ilp(
+bool set_recompute_by_ilp(
     Plan& plan,
     const Graph& graph,
     const Parallel& words,
@@ -114,7 +119,7 @@ void set_recompute_by_ilp(
   set_recompute(plan, step, {});
   int64_t least = lowered_peak(graph, plan);
   if (least <= budget_bytes) {
-    return;
+    return true;
   }
   const StepAgain again = read_step(graph, plan, words, cluster);
   const std::vector<bool> choices = again.step.choices();
@@ -128,14 +133,20 @@ void set_recompute_by_ilp(
       ": take --recompute rotor, which chooses among layers");
   const int64_t all = play_again(again.step, choices).peak_bytes;
   Room room(all - (least - budget_bytes), all);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_late = [&] { return seconds_since(begin) >= kIlpSeconds; };
   std::optional<Plan> best;
-  for (int attempt = 0; attempt < kRoomAttempts && !room.is_over(); ++attempt) {
-    const std::optional<AgainChoice> choice =
-        choose_again(again.step, room.bytes(), kSolveSeconds);
+  bool is_sure = true;
+  for (int attempt = 0;
+       attempt < kRoomAttempts && !room.is_over() && !is_late();
+       ++attempt) {
+    const std::optional<AgainChoice> choice = choose_again(
+        again.step, room.bytes(), kIlpSeconds - seconds_since(begin));
     if (!choice) {
       room.is_too_little();
       continue;
     }
+    is_sure = is_sure && !choice->is_in_doubt;
     set_recompute(plan, step, names_again(step, again, *choice));
     const int64_t peak = lowered_peak(graph, plan);
     least = std::min(least, peak);
@@ -146,12 +157,15 @@ void set_recompute_by_ilp(
   }
   WEFT_CHECK_USER(
       best.has_value(),
-      "--recompute ilp finds nothing that fits ",
+      "--recompute ilp finds nothing ",
+      is_late() ? cat("in ", kIlpSeconds, " s ") : "",
+      "that fits ",
       human_bytes(static_cast<double>(budget_bytes)),
       " a rank; the least it came to is ",
       human_bytes(static_cast<double>(least)),
       ": give more memory, more ranks, or zero=3");
   plan = *best;
+  return is_sure && !is_late();
 }
 
 }  // namespace weft

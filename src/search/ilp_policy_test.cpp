@@ -30,6 +30,15 @@ Outcome outcome(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   return out;
 }
 
+void by_ilp(
+    Plan& plan,
+    const Graph& graph,
+    const Parallel& words,
+    const Cluster& cluster,
+    int64_t budget) {
+  EXPECT_TRUE(set_recompute_by_ilp(plan, graph, words, cluster, budget));
+}
+
 using Policy =
     void (*)(Plan&, const Graph&, const Parallel&, const Cluster&, int64_t);
 
@@ -62,8 +71,7 @@ void compare_with_rotor(const Graph& graph, const std::string& text) {
     const int64_t budget = all * percent / 100;
     const auto theirs =
         with_policy(set_recompute_by_rotor, graph, words, cluster, budget);
-    const auto ours =
-        with_policy(set_recompute_by_ilp, graph, words, cluster, budget);
+    const auto ours = with_policy(by_ilp, graph, words, cluster, budget);
     if (ours) {
       EXPECT_LE(ours->peak_bytes, budget) << percent;
     }
@@ -103,14 +111,27 @@ TEST(IlpPolicy, KeepsAllWhereThatFits) {
   EXPECT_FALSE(plan.recompute_cheap);
 }
 
-TEST(IlpPolicy, RefusesLargeStepsAndPipelines) {
-  const Graph graph = chain_step(40, 64, 16, 32);
+std::string refusal(const std::string& text, const Graph& graph) {
   const Cluster cluster = test_cluster(2, 1e9, 1e9);
-  Plan plan = expand({}, graph, cluster.device);
-  EXPECT_THROW(set_recompute_by_ilp(plan, graph, {}, cluster, 1000), UserError);
-  const Parallel stages = parse_parallel("pipeline=2", "test");
-  EXPECT_THROW(
-      set_recompute_by_ilp(plan, graph, stages, cluster, 1000), UserError);
+  const Parallel words = parse_parallel(text, "test");
+  Plan plan = expand(words, graph, cluster.device);
+  try {
+    set_recompute_by_ilp(plan, graph, words, cluster, 1000);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(IlpPolicy, RefusesLargeStepsAndPipelines) {
+  EXPECT_EQ(
+      refusal("data=1", chain_step(40, 64, 16, 32)),
+      "--recompute ilp chooses among up to 64 values that backward reads, and "
+      "this step has 120: take --recompute rotor, which chooses among layers");
+  EXPECT_EQ(
+      refusal("pipeline=2", chain_step(4, 64, 16, 32)),
+      "--recompute ilp is for one stage; with a pipeline let the search "
+      "choose");
 }
 
 }  // namespace
