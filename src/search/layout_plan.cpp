@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "lower/laid_out.h"
 #include "lower/move.h"
+#include "ops/kernel_memory.h"
 #include "plan/name_patterns.h"
 #include "plan/parallel.h"
 #include "plan/zero.h"
@@ -188,6 +189,7 @@ std::vector<SearchedLayouts> layout_menu(
     const Cluster& cluster,
     const LayoutQuestion& question,
     int most) {
+  const CountedKernels rough;
   Parallel words;
   words.data = question.batch_parts;
   const Plan base = expand(words, shrunk.graph, cluster.device);
