@@ -137,6 +137,7 @@ void run_search(const PlanCommandFlags& flags) {
   const std::vector<std::vector<ClusterChange>> changes =
       what_if_changes(cluster, flags.search);
   SearchOptions options = search_options(flags.search);
+  options.searches_layouts = flags.layouts == "search";
   if (!flags.plan.plan.empty()) {
     complete(options, parse_plan(read_input(flags.plan.plan), flags.plan.plan));
   }

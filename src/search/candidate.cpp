@@ -10,6 +10,7 @@ std::string print(const Candidate& candidate) {
   return cat(
       words,
       words.empty() ? "" : ",",
+      candidate.has_searched_layouts ? "layouts=searched," : "",
       "recompute=",
       name(candidate.recompute),
       candidate.may_mix && candidate.recompute != RecomputePolicy::Full ? "+"
@@ -24,6 +25,7 @@ SampleKey key_of(const Candidate& candidate, RecomputePolicy recompute) {
       .sequence = words.sequence,
       .context = words.context,
       .expert = words.expert,
+      .has_searched_layouts = candidate.has_searched_layouts,
       .recompute = recompute};
 }
 

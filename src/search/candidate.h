@@ -17,6 +17,8 @@ struct Candidate {
   RecomputePolicy recompute = RecomputePolicy::Cheap;
   // Layers for which that leaves no room are made again whole.
   bool may_mix = true;
+  // As in SampleKey.
+  bool has_searched_layouts = false;
 
   bool operator==(const Candidate&) const = default;
 };

@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "lower/lower.h"
 #include "ops/kernel_memory.h"
+#include "search/layout_plan.h"
 #include "simulate/simulate.h"
 
 #include <algorithm>
@@ -643,7 +645,8 @@ Estimator::Cuts cuts_of(const StepUnits& units) {
 }  // namespace
 
 Estimator::Estimator(const Graph& graph, const Cluster& cluster)
-    : cluster_(cluster),
+    : graph_(graph),
+      cluster_(cluster),
       units_(step_units(step_of(graph))),
       cuts_(cuts_of(units_)),
       shrunk_(shrink(graph, units_)),
@@ -659,7 +662,8 @@ const Estimator::Table& Estimator::table(const SampleKey& key) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<UnitCost> costs;
   try {
-    costs = samples_.costs(key);
+    costs = key.has_searched_layouts ? searched_costs(key)
+                                     : samples_.costs(key);
   } catch (const UserError& error) {
     out.reason = error.what();
   }
@@ -683,6 +687,52 @@ const Estimator::Table& Estimator::table(const SampleKey& key) {
     out.slowest_seconds = std::max(out.slowest_seconds, seconds);
   }
   return out;
+}
+
+// What happens once for all parts counts as much less for one of them; what
+// ranks of `data` exchange is not known here and left out.
+const std::vector<Decision>& Estimator::layouts(
+    int64_t batch_parts, int64_t tensor) {
+  const auto [at, is_new] = layouts_.try_emplace({batch_parts, tensor});
+  if (is_new) {
+    const LayoutQuestion question = {
+        .batch_parts = batch_parts,
+        .micro_batches = batch_parts,
+        .tensor = tensor};
+    std::vector<SearchedLayouts> menu =
+        layout_menu(graph_, shrunk_, cluster_, question);
+    if (!menu.empty()) {
+      at->second = std::move(menu.front().decisions);
+    }
+  }
+  WEFT_CHECK_USER(
+      !at->second.empty(), "no layouts along tensor=", tensor, " are faster");
+  return at->second;
+}
+
+const std::vector<Decision>* Estimator::layouts_of(const Candidate& candidate) {
+  if (!candidate.has_searched_layouts) {
+    return nullptr;
+  }
+  const SampleKey key = key_of(candidate, candidate.recompute);
+  return &layouts(key.batch_parts, key.tensor);
+}
+
+std::vector<UnitCost> Estimator::searched_costs(const SampleKey& key) {
+  const Graph& graph = shrunk_.graph;
+  Plan plan = expand(
+      words_of(key),
+      layouts(key.batch_parts, key.tensor),
+      graph,
+      cluster_.device);
+  set_recompute(plan, step_of(graph), shrunk_.units, key.recompute);
+  const Program program = lower_first_rank(graph, plan);
+  return play_sample(
+      program,
+      sample_shape(program, shrunk_.units),
+      shrunk_.units,
+      key,
+      cluster_);
 }
 
 const Link& Estimator::data_link(int64_t ranks, int64_t stride) {

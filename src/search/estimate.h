@@ -6,6 +6,7 @@
 
 #include "cluster/cluster.h"
 #include "graph/graph.h"
+#include "plan/plan.h"
 #include "search/candidate.h"
 #include "search/samples.h"
 #include "search/shrink.h"
@@ -20,7 +21,7 @@ namespace weft {
 
 class Estimator {
  public:
-  // Keeps a reference to the cluster.
+  // Keeps references to both.
   Estimator(const Graph& graph, const Cluster& cluster);
   // It is referred to by what it holds.
   Estimator(const Estimator&) = delete;
@@ -37,6 +38,11 @@ class Estimator {
   // the budget and the slowest is as fast as may be: exactly, over all cuts,
   // where a position has one stage.
   Estimate estimate(const Candidate& candidate, int64_t budget_bytes);
+
+  // The layouts that a candidate with searched ones has, one decision a value
+  // of the step; nullptr for other candidates. Throws UserError where none can
+  // be found.
+  const std::vector<Decision>* layouts_of(const Candidate& candidate);
 
   // What a rank computes at the least, however stages are cut; 0 where words
   // fit nothing.
@@ -67,8 +73,11 @@ class Estimator {
 
  private:
   const Table& table(const SampleKey& key);
+  const std::vector<Decision>& layouts(int64_t batch_parts, int64_t tensor);
+  std::vector<UnitCost> searched_costs(const SampleKey& key);
   const Link& data_link(int64_t ranks, int64_t stride);
 
+  const Graph& graph_;
   const Cluster& cluster_;
   StepUnits units_;
   Cuts cuts_;
@@ -76,6 +85,8 @@ class Estimator {
   Samples samples_;
   double sample_seconds_ = 0;
   std::map<SampleKey, Table> tables_;
+  // By parts of the batch and ranks that share one.
+  std::map<std::pair<int64_t, int64_t>, std::vector<Decision>> layouts_;
   // Among so many ranks that are so far from each other.
   std::map<std::pair<int64_t, int64_t>, Link> links_;
 };

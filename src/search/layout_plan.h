@@ -42,7 +42,7 @@ struct SearchedLayouts {
 // of the one before it or less, those that take the least time among these, as
 // long as there are any, `most` in all. Nothing where the axis can split
 // nothing.
-inline constexpr double kMenuShare = 0.7;
+inline constexpr double kMenuShare = 0.85;
 std::vector<SearchedLayouts> layout_menu(
     const Graph& graph,
     const ShrunkStep& shrunk,

@@ -23,6 +23,9 @@ struct SampleKey {
   bool sequence = false;
   int64_t context = 1;
   int64_t expert = 1;
+  // With layouts along `tensor` that were searched (layout_plan.h), in place of
+  // those that the word stands for.
+  bool has_searched_layouts = false;
   RecomputePolicy recompute = RecomputePolicy::Cheap;
 
   auto operator<=>(const SampleKey&) const = default;

@@ -49,6 +49,8 @@ constexpr double kWorthADoubt = 0.95;
 constexpr int kLayerAttempts = 3;
 // How often the work is set aside anew while nothing that was lowered fits.
 constexpr int kMostRounds = 4;
+// So many of the best are tried with searched layouts.
+constexpr size_t kMostSearched = 3;
 // How many fit is shown this often.
 constexpr size_t kProgressEvery = 200;
 
@@ -77,6 +79,7 @@ class Search {
     const double before_simulation = seconds();
     const double samples = estimator_.sample_seconds();
     simulate_best();
+    try_layouts();
     const double before_plan = seconds();
     finish();
     result_.seconds = seconds();
@@ -579,13 +582,73 @@ class Search {
     }
   }
 
-  Plan plan_for(const Tried& tried) const {
+  bool has_fixed_layouts(std::string_view how) const {
+    const auto at = options_.limits.fixed.find("layouts");
+    return at != options_.limits.fixed.end() && at->second == how;
+  }
+
+  // Of the best candidates, in their order, those that share a micro-batch
+  // along `tensor` alone.
+  std::vector<Candidate> best_for_layouts() const {
+    std::vector<Candidate> out;
+    for (const Tried& tried : result_.tried) {
+      Candidate now = tried.candidate;
+      now.words.sequence = false;
+      now.has_searched_layouts = true;
+      if (out.size() < kMostSearched && tried.reason.empty() &&
+          now.words.tensor.size() == 1 && now.words.context == 1 &&
+          now.words.expert == 1 &&
+          std::find(out.begin(), out.end(), now) == out.end()) {
+        out.push_back(now);
+      }
+    }
+    return out;
+  }
+
+  void try_layouts() {
+    const bool is_must = has_fixed_layouts("searched");
+    if ((!options_.searches_layouts && !is_must) ||
+        has_fixed_layouts("words") ||
+        options_.limits.forbidden.contains("layouts")) {
+      return;
+    }
+    bool has_one = false;
+    for (const Candidate& candidate : best_for_layouts()) {
+      if (is_out_of_time()) {
+        break;
+      }
+      say(cat("searching layouts for ", print(candidate)));
+      Tried tried = {.candidate = candidate};
+      look_at(tried);
+      const bool can_be = tried.reason.empty() || tried.is_doubtful;
+      if (can_be && size_of(candidate) <= options_.most_instructions) {
+        try_out(tried);
+      }
+      has_one = has_one || tried.reason.empty();
+      result_.tried.push_back(std::move(tried));
+    }
+    WEFT_CHECK_USER(
+        has_one || !is_must,
+        "layouts=searched is asked for, and of the plans that fit none shares "
+        "a layer over tensor; leave it out, or fix tensor=2 or more");
+    for (Tried& tried : result_.tried) {
+      if (is_must && tried.reason.empty() &&
+          !tried.candidate.has_searched_layouts) {
+        tried.reason = "layouts=searched is asked for";
+        tried.is_doubtful = false;
+      }
+    }
+    sort();
+  }
+
+  Plan plan_for(const Tried& tried) {
     Plan plan = plan_of(
         graph_,
         estimator_.units(),
         tried.candidate,
         tried.estimate,
-        cluster_.device);
+        cluster_.device,
+        estimator_.layouts_of(tried.candidate));
     plan.decisions.insert(
         plan.decisions.end(),
         options_.decisions.begin(),
@@ -647,8 +710,11 @@ Plan plan_of(
     const StepUnits& units,
     const Candidate& candidate,
     const Estimate& estimate,
-    const Device& device) {
-  Plan plan = expand(candidate.words, graph, device);
+    const Device& device,
+    const std::vector<Decision>* layouts) {
+  Plan plan = layouts == nullptr
+                  ? expand(candidate.words, graph, device)
+                  : expand(candidate.words, *layouts, graph, device);
   if (plan.stages.size() + 1 == estimate.stage_starts.size()) {
     for (size_t i = 0; i < plan.stages.size(); ++i) {
       const auto unit = static_cast<size_t>(estimate.stage_starts[i + 1]);

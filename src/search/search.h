@@ -26,6 +26,9 @@ struct SearchOptions {
   // How much is lowered and simulated at the most: instructions of all ranks
   // together. The same on every machine, so that results are, too.
   int64_t most_instructions = 60'000;
+  // The best few candidates with `tensor` are tried with searched layouts, too
+  // (layout_plan.h).
+  bool searches_layouts = false;
   // Lines that count after those of the plan that is found.
   std::vector<Decision> decisions;
   // Called now and then with what is going on, for people.
@@ -109,13 +112,15 @@ SearchResult search(
 // Of the devices' peak rates, what the step itself makes use of.
 double flops_utilisation(const SearchResult& result, const Tried& tried);
 
-// The plan of a candidate: its words expanded, the stages and what is made
-// again as the estimate has them.
+// The plan of a candidate: its words expanded, with these layouts if there are
+// any (Estimator::layouts_of), the stages and what is made again as the estimate
+// has them.
 Plan plan_of(
     const Graph& graph,
     const StepUnits& units,
     const Candidate& candidate,
     const Estimate& estimate,
-    const Device& device);
+    const Device& device,
+    const std::vector<Decision>* layouts = nullptr);
 
 }  // namespace weft

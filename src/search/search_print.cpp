@@ -67,6 +67,7 @@ std::vector<std::string> aspects(const Candidate& candidate) {
       cat("zero=", words.zero),
       cat("micro-batches=", words.micro_batches),
       words.pipeline > 1 ? cat("schedule=", words.schedule) : "no pipeline",
+      cat("layouts=", candidate.has_searched_layouts ? "searched" : "words"),
       cat("recompute=", name(candidate.recompute))};
 }
 
@@ -211,6 +212,9 @@ std::string summary_table(const SearchResult& result, const Cluster& cluster) {
   TextTable table;
   table.column("", Align::Left).column("", Align::Left);
   table.row({"plan", words.empty() ? "one rank" : words});
+  if (best.candidate.has_searched_layouts) {
+    table.row({"layouts", "searched along tensor"});
+  }
   table.row({"made again", again_text(best)});
   table.row(
       {"machines",

@@ -23,6 +23,7 @@ constexpr std::string_view kWords[] = {
     "pipeline",
     "schedule",
     "micro-batches",
+    "layouts",
     "recompute"};
 // Those that the search tries; others of the kind can be fixed.
 constexpr std::string_view kSchedules[] = {"1f1b", "interleaved", "zb-h1"};
@@ -236,6 +237,11 @@ void fix_word(SearchLimits& limits, std::string_view word) {
         value == "on" || value == "off",
         "sequence is on or off, not ",
         quote(value));
+  } else if (key == "layouts") {
+    WEFT_CHECK_USER(
+        value == "words" || value == "searched",
+        "layouts is words or searched, not ",
+        quote(value));
   } else if (key == "schedule") {
     const std::vector<std::string>& known = schedule_names();
     WEFT_CHECK_USER(
@@ -300,12 +306,14 @@ void verify_needed(
 void verify(const SearchLimits& limits, int64_t ranks) {
   verify_needed(limits, "zero", "0", "data");
   verify_needed(limits, "sequence", "off", "tensor");
+  verify_needed(limits, "layouts", "words", "tensor");
   verify_needed(limits, "schedule", "", "pipeline");
   int64_t product = 1;
   std::vector<std::string> sizes;
   for (const auto& [key, value] : limits.fixed) {
     WEFT_CHECK_USER(
-        !limits.forbidden.contains(key) || value == "1" || value == "0",
+        !limits.forbidden.contains(key) || value == "1" || value == "0" ||
+            value == "words",
         key,
         "=",
         value,

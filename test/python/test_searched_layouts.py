@@ -21,6 +21,7 @@ group node = 8 x core
   bytes_per_second = 1e11
 """
 SLOW = FAST.replace("@fast", "@slow").replace("  bytes_per_second = 1e11", "  bytes_per_second = 1e8")
+WORDS = ("tensor=2", "data=2,tensor=2,zero=1", "tensor=2,pipeline=2,micro-batches=2")
 
 
 def step_of(example):
@@ -31,17 +32,17 @@ def step_of(example):
     return Step(model, batch, type(optimizer)(model.parameters(), lr=0.1))
 
 
-@pytest.mark.parametrize("example", ["bert", "gpt", "llama", "lstm", "moe", "resnet", "t5", "unet3d", "vit"])
+@pytest.mark.parametrize("example", ["bert", "gpt", "llama", "moe", "resnet", "t5", "vit"])
 def test_searched_layouts_are_exact(example, tmp_path):
     step = step_of(example)
     texts = set()
     for name, text in (("fast", FAST), ("slow", SLOW)):
         cluster = tmp_path / f"{name}.cluster"
         cluster.write_text(text)
-        for words in ("tensor=2", "data=2,tensor=2,zero=1"):
-            plans = _weft.plans_of_menu(step.graph, words, str(cluster), 3)
-            assert plans
+        for words in WORDS:
+            plans = _weft.plans_of_menu(step.graph, words, str(cluster), 2)
             texts.update(plans)
+    assert len(texts) >= len(WORDS)
     for plan in texts:
         worst = step.difference(plan)
         assert max(worst.values()) < 1e-9, f"{worst} under\n{plan}"
