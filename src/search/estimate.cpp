@@ -662,8 +662,8 @@ const Estimator::Table& Estimator::table(const SampleKey& key) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<UnitCost> costs;
   try {
-    costs = key.has_searched_layouts ? searched_costs(key)
-                                     : samples_.costs(key);
+    costs =
+        key.has_searched_layouts ? searched_costs(key) : samples_.costs(key);
   } catch (const UserError& error) {
     out.reason = error.what();
   }

@@ -113,8 +113,8 @@ SearchResult search(
 double flops_utilisation(const SearchResult& result, const Tried& tried);
 
 // The plan of a candidate: its words expanded, with these layouts if there are
-// any (Estimator::layouts_of), the stages and what is made again as the estimate
-// has them.
+// any (Estimator::layouts_of), the stages and what is made again as the
+// estimate has them.
 Plan plan_of(
     const Graph& graph,
     const StepUnits& units,

@@ -39,8 +39,7 @@ TEST(WordsLayouts, AreNeverWorseThanWords) {
       const Graph graph = chain_step(4, 64, 128, 512);
       const Cluster cluster = test_cluster(4, 1e11, rate);
       const Parallel words = parse_parallel(text, "words");
-      const WordsPlan found =
-          plan_with_layouts(graph, words, cluster, kMuch);
+      const WordsPlan found = plan_with_layouts(graph, words, cluster, kMuch);
       const double by_words =
           summarize(lower(graph, expand(words, graph), cluster), cluster)
               .step_seconds;
@@ -54,8 +53,8 @@ TEST(WordsLayouts, AMenuTradesTimeForBytes) {
   const Graph graph = chain_step(8, 2048, 64, 256);
   const Cluster cluster = test_cluster(4, 1e11, 1e9);
   const StepUnits units = step_units(step_of(graph));
-  const std::vector<SearchedLayouts> menu = layout_menu(
-      graph, shrink(graph, units), cluster, {.tensor = 4}, 3);
+  const std::vector<SearchedLayouts> menu =
+      layout_menu(graph, shrink(graph, units), cluster, {.tensor = 4}, 3);
   ASSERT_GE(menu.size(), 2);
   for (size_t i = 1; i < menu.size(); ++i) {
     EXPECT_GT(menu[i].seconds, menu[i - 1].seconds);
@@ -68,8 +67,7 @@ TEST(WordsLayouts, AreOfTensorAlone) {
   const Cluster cluster = test_cluster(4, 1e11, 1e9);
   for (const char* text : {"data=4", "tensor=2x2", "tensor=2,context=2"}) {
     EXPECT_THROW(
-        plan_with_layouts(
-            graph, parse_parallel(text, "words"), cluster, kMuch),
+        plan_with_layouts(graph, parse_parallel(text, "words"), cluster, kMuch),
         UserError)
         << text;
   }
@@ -101,8 +99,7 @@ TEST(WordsLayouts, AreTakenByTheSearchWhereTheyAreFaster) {
   const SearchResult kept = searched({"tensor=4", "layouts=words"}, true);
   EXPECT_FALSE(kept.tried.front().candidate.has_searched_layouts);
   const SearchResult asked = searched({"tensor=4", "layouts=searched"}, false);
-  EXPECT_EQ(
-      asked.tried.front().candidate, result.tried.front().candidate);
+  EXPECT_EQ(asked.tried.front().candidate, result.tried.front().candidate);
   EXPECT_THROW(searched({"tensor=1", "layouts=searched"}, false), UserError);
 }
 
