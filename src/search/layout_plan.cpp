@@ -13,8 +13,9 @@
 #include "search/layout_problem.h"
 #include "search/layout_space.h"
 
+#include <iterator>
 #include <map>
-#include <set>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,6 +25,12 @@ namespace {
 constexpr const char* kTensorAxis = "tensor";
 // How often lowering is asked what it would choose by itself.
 constexpr int kMostRounds = 40;
+
+// What all bytes cost first, beside all seconds; and by how much more each time
+// after that.
+constexpr double kFirstPrice = 0.1;
+constexpr double kPriceGrowth = 8;
+constexpr int kMostPrices = 4;
 
 // Of the units of the whole step, how many the unit of each name stands for.
 CountOfNode counts_of(const ShrunkStep& shrunk) {
@@ -181,6 +188,24 @@ std::vector<Decision> for_all_layers(
   return out;
 }
 
+// Where a byte costs so many seconds. A row of bytes would have the solver
+// branch for long; with a price the programme stays one of few numbers.
+std::optional<Chosen> choose_at(const ChoiceProblem& problem, double price) {
+  ChoiceProblem priced = problem;
+  for (ChoiceProblem::Choice& choice : priced.choices) {
+    for (size_t i = 0; i < choice.seconds.size(); ++i) {
+      choice.seconds[i] += price * choice.bytes[i];
+    }
+  }
+  std::optional<Chosen> chosen = choose(priced);
+  if (chosen) {
+    const Chosen real = cost_of(problem, chosen->options);
+    chosen->seconds = real.seconds;
+    chosen->bytes = real.bytes;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 std::vector<SearchedLayouts> layout_menu(
@@ -201,11 +226,16 @@ std::vector<SearchedLayouts> layout_menu(
   const LayoutCosts costs(space, cluster, question.micro_batches);
   const ChoiceProblem problem = layout_problem(space, costs);
   std::vector<SearchedLayouts> menu;
-  for (double most_bytes = kNoBound; most-- > 0;
-       most_bytes = kMenuShare * menu.back().bytes) {
-    const std::optional<Chosen> chosen = choose(problem, most_bytes);
+  double price = 0;
+  for (int i = 0; i < kMostPrices && std::ssize(menu) < most; ++i) {
+    const std::optional<Chosen> chosen = choose_at(problem, price);
     if (!chosen) {
       break;
+    }
+    price = price == 0 ? kFirstPrice * chosen->seconds / chosen->bytes
+                       : kPriceGrowth * price;
+    if (!menu.empty() && chosen->bytes >= menu.back().bytes) {
+      continue;
     }
     const std::vector<Layout> resting = resting_layouts(space, *chosen);
     const std::map<std::string, Layout> decided =

@@ -38,11 +38,10 @@ struct SearchedLayouts {
 };
 
 // For the whole step of `graph`, by the shrunk one that stands for it: first
-// the layouts that take the least time; then, each with kMenuShare of the bytes
-// of the one before it or less, those that take the least time among these, as
-// long as there are any, `most` in all. Nothing where the axis can split
-// nothing.
-inline constexpr double kMenuShare = 0.85;
+// the layouts that take the least time; then, as long as there are any, others
+// that hold less and take longer, `most` in all. Of those between them, none
+// holds as little and is as fast, but some may lie between (they are the
+// corners of a convex curve). Nothing where the axis can split nothing.
 std::vector<SearchedLayouts> layout_menu(
     const Graph& graph,
     const ShrunkStep& shrunk,

@@ -38,8 +38,11 @@ class LayoutTrial {
       return summarize(program, cluster_).step_seconds;
     } catch (const UserError& error) {
       reason_ = error.what();
-      return std::nullopt;
+    } catch (const InternalError& error) {
+      // Layouts that nobody has tried yet must not stand in the way of others.
+      reason_ = error.what();
     }
+    return std::nullopt;
   }
 
   void check(bool has_plan) const {
