@@ -42,6 +42,9 @@ constexpr int64_t kSmallSize = 1000;
 constexpr double kAnyTimes = 1000;
 // Who computes for so many times what another takes in all is not looked at.
 constexpr double kFarOff = 2;
+// Of words that come so near to the best all policies are tried, where they are
+// lowered quickly.
+constexpr double kNear = 1.05;
 // What was not simulated is taken where it is expected to be so much faster
 // than all that was: its memory is as uncertain as its time.
 constexpr double kWorthADoubt = 0.95;
@@ -303,6 +306,7 @@ class Search {
         has_more_ = false;
         simulate_in_order();
         reopen_far_off();
+        reopen_near();
         sort();
       } while (has_more_);
       if (best_simulated_ >= 0 || is_out_of_time() || !look_further()) {
@@ -420,6 +424,23 @@ class Search {
           can_win(tried.candidate, tried.least_seconds)) {
         look_at(tried);
         has_more_ = true;
+      }
+    }
+  }
+
+  // Making less again is no proof where stages wait for each other.
+  void reopen_near() {
+    for (const Tried& near : result_.tried) {
+      if (!near.reason.empty() || !is_small(near.candidate) ||
+          near.simulated_seconds.value_or(kNear * best_simulated_ + 1) >
+              kNear * best_simulated_) {
+        continue;
+      }
+      for (Tried& tried : result_.tried) {
+        if (tried.is_settled && tried.candidate.words == near.candidate.words) {
+          look_at(tried);
+          has_more_ = true;
+        }
       }
     }
   }
