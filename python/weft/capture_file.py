@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import gc
 import importlib.util
 import inspect
 import json
@@ -26,6 +27,11 @@ import re
 import sys
 import traceback
 
+import torch
+import torch._refs.fft
+import torch._refs.linalg
+import torch._refs.nn.functional
+import torch._refs.special
 from torch.optim import Optimizer
 
 from weft._weft import UserError
@@ -34,6 +40,8 @@ from weft.capture import capture_function
 
 def main(arguments):
     model, output, *settings = arguments
+    # Hardly anything of what is made here is let go before the end.
+    gc.disable()
     leave_out_compiler()
     try:
         function = load_function(model)
@@ -52,14 +60,26 @@ def main(arguments):
 
 
 def leave_out_compiler():
-    """Keeps the first optimizer from importing torch's compiler, which takes two seconds.
+    """Keeps the first optimizer, and the first operator that torch describes in Python, from importing torch's compiler.
 
-    It does so to be left out of what is compiled, and in this process nothing is. Where torch has no such mark, the
-    compiler is imported as ever.
+    They do so to be left out of what is compiled, which takes a second or two, and in this process nothing is compiled.
+    Where torch has no such mark, the compiler is imported as ever.
     """
-    wrapped = getattr(Optimizer.add_param_group, "__wrapped__", None)
-    if wrapped is not None and "torch._dynamo" not in sys.modules:
-        wrapped.__dynamo_disable = wrapped
+    mark = getattr(torch._compile, "_disable_dynamo", None)
+    if mark is None or "torch._dynamo" in sys.modules:
+        return
+    wrapper = mark(lambda: None).__code__
+    described = (torch._refs, torch._refs.fft, torch._refs.linalg, torch._refs.nn.functional, torch._refs.special)
+    functions = [Optimizer.add_param_group]
+    functions += [each for module in described for each in vars(module).values() if inspect.isfunction(each)]
+    for function in functions:
+        while inspect.isfunction(function):
+            # Every wrapper there calls `fn`.
+            names = function.__code__.co_freevars
+            inner = function.__closure__[names.index("fn")].cell_contents if "fn" in names else None
+            if function.__code__ is wrapper:
+                inner.__dynamo_disable = inner
+            function = inner
 
 
 def end_at_once():
