@@ -19,6 +19,17 @@ LoweringMemo::Alike& LoweringMemo::alike(const Plan& plan) {
   return found == all_.end() ? all_.emplace_back(std::move(any)) : *found;
 }
 
+NodeChoices& LoweringMemo::choices(const Mesh& mesh, const Mesh& time) {
+  const std::unique_lock<std::mutex> lock(mutex_);
+  const auto found = std::find_if(
+      on_meshes_.begin(), on_meshes_.end(), [&](const OnMesh& one) {
+        return one.mesh == mesh && one.time == time;
+      });
+  return (found == on_meshes_.end() ? on_meshes_.emplace_back(mesh, time)
+                                    : *found)
+      .choices;
+}
+
 const LaidOutStep& LoweringMemo::laid_out(
     const Plan& plan, const std::function<LaidOutStep()>& find) {
   Alike& mine = alike(plan);

@@ -3,7 +3,10 @@
 // by many plans.
 #pragma once
 
+#include "graph/graph.h"
+#include "graph/mesh.h"
 #include "lower/laid_out.h"
+#include "lower/node_choices.h"
 #include "ops/rule_memo.h"
 #include "plan/plan.h"
 
@@ -28,6 +31,10 @@ class LoweringMemo {
 
   RuleMemo& rules() { return *rules_; }
 
+  // What was chosen for nodes on this mesh, with these axes of time: the same
+  // for all plans.
+  NodeChoices& choices(const Mesh& mesh, const Mesh& time);
+
   const LaidOutStep& laid_out(
       const Plan& plan, const std::function<LaidOutStep()>& find);
   const std::set<std::string>& exchanged(
@@ -45,10 +52,16 @@ class LoweringMemo {
     std::set<std::string> exchanged = {};
   };
   Alike& alike(const Plan& plan);
+  struct OnMesh {
+    Mesh mesh;
+    Mesh time;
+    NodeChoices choices = {};
+  };
 
   std::shared_ptr<RuleMemo> rules_;
   mutable std::mutex mutex_;
   std::deque<Alike> all_;
+  std::deque<OnMesh> on_meshes_;
   int64_t laid_out_count_ = 0;
 };
 

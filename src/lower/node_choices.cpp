@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -82,7 +83,9 @@ bool are_alike(const Situation& a, const Situation& b) {
 }  // namespace
 
 const NodeChoice* NodeChoices::find(const Situation& situation) const {
-  const auto [begin, end] = by_digest_.equal_range(digest(situation));
+  const uint64_t hash = digest(situation);
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto [begin, end] = by_digest_.equal_range(hash);
   for (auto at = begin; at != end; ++at) {
     if (are_alike(at->second->situation, situation)) {
       return &at->second->choice;
@@ -93,6 +96,7 @@ const NodeChoice* NodeChoices::find(const Situation& situation) const {
 
 const NodeChoice& NodeChoices::add(
     const Situation& situation, NodeChoice choice) {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
   Known& known = known_.emplace_back(Known{situation, std::move(choice)});
   Situation& mine = known.situation;
   known.rests.reserve(mine.operands.size());

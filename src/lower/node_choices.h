@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct NodeChoice {
   std::vector<Layout> made = {};
 };
 
+// May be used by several threads at once.
 class NodeChoices {
  public:
   // nullptr when there is none. Stays where it is while others are added.
@@ -64,6 +66,7 @@ class NodeChoices {
     std::vector<std::optional<Layout>> wanted = {};
   };
 
+  mutable std::shared_mutex mutex_;
   std::deque<Known> known_;
   std::unordered_multimap<uint64_t, const Known*> by_digest_;
 };

@@ -81,6 +81,7 @@ class Propagation {
         of_parameter_(step_.values.size(), false),
         is_for_update_(step_.values.size(), false),
         rules_(lowering.memo->rules().rules(step_)),
+        choices_(lowering.memo->choices(mesh_, lowering.plan.time)),
         chosen_(step_.nodes.size(), nullptr) {
     std::unordered_map<std::string_view, const Decision*> reads;
     for (const Decision& one : lowering.reads) {
@@ -780,7 +781,7 @@ class Propagation {
   // Read by the optimizer.
   std::vector<bool> is_for_update_;
   const std::vector<const Rule*> rules_;
-  NodeChoices choices_;
+  NodeChoices& choices_;
   // By node, of this round.
   std::vector<const NodeChoice*> chosen_;
   // Nodes to expand.
