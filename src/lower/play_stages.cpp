@@ -141,7 +141,7 @@ class StagePlay {
     }
     for (const Route& route : found->second) {
       const ValueId sent = emitter_of(w).start_send(
-          dense(w, value),
+          sendable(w, value),
           players_[route.player].rank,
           players_[w].block->function[value].name);
       states_[route.player].mail[w].push_back(
@@ -159,12 +159,39 @@ class StagePlay {
         .names = state.names};
   }
 
-  // Without gaps, so that it can be sent.
-  ValueId dense(size_t w, ValueId value) {
+  // Whether its storage becomes a sum while the value, a part of that, may
+  // still be on its way.
+  bool is_summed_later(const Block& block, ValueId value) {
+    const auto [found, is_new] = summed_later_.try_emplace(&block);
+    if (is_new) {
+      const std::vector<ValueId> storage = storages(block);
+      std::vector<size_t> made(storage.size(), 0);
+      std::vector<size_t> summed(storage.size(), 0);
+      for (size_t i = 0; i < block.instructions.size(); ++i) {
+        for (const ValueId each : makes(block, block.instructions[i])) {
+          made[index(each)] = i;
+        }
+        const auto* start = std::get_if<Start>(&block.instructions[i]);
+        if (start != nullptr && start->kind == TransferKind::AllReduce) {
+          for (const ValueId each : start->operands) {
+            summed[index(storage[index(each)])] = i;
+          }
+        }
+      }
+      for (size_t i = 0; i < storage.size(); ++i) {
+        found->second.push_back(summed[index(storage[i])] > made[i]);
+      }
+    }
+    return found->second[index(value)];
+  }
+
+  // Without gaps and with memory that stays as it is, so that it can be sent.
+  ValueId sendable(size_t w, ValueId value) {
     State& state = states_[w];
     const Block& block = *players_[w].block;
     ValueId mine = state.now[index(value)];
-    if (is_dense(state.block.function[mine].type)) {
+    if (is_dense(state.block.function[mine].type) &&
+        !is_summed_later(block, value)) {
       return mine;
     }
     Emitter emitter = emitter_of(w);
@@ -522,6 +549,8 @@ class StagePlay {
   const std::vector<Player> players_;
   const Routes& routes_;
   std::vector<State> states_;
+  // By block and value.
+  std::map<const Block*, std::vector<bool>> summed_later_;
   // How many messages have been sent.
   size_t messages_ = 0;
 };

@@ -600,12 +600,6 @@ class Search {
       tried.simulated_seconds = summarize(program, cluster_).step_seconds;
     } catch (const UserError& error) {
       tried.reason = error.what();
-    } catch (const InternalError& error) {
-      // Layouts that nobody has tried yet must not stand in the way of others.
-      if (!tried.candidate.has_searched_layouts) {
-        throw;
-      }
-      tried.reason = error.what();
     }
   }
 

@@ -21,7 +21,12 @@ group node = 8 x core
   bytes_per_second = 1e11
 """
 SLOW = FAST.replace("@fast", "@slow").replace("  bytes_per_second = 1e11", "  bytes_per_second = 1e8")
-WORDS = ("tensor=2", "data=2,tensor=2,zero=1", "tensor=2,micro-batches=2")
+WORDS = (
+    "tensor=2",
+    "data=2,tensor=2,zero=1",
+    "tensor=2,micro-batches=2",
+    "tensor=2,pipeline=2,micro-batches=2",
+)
 
 
 def step_of(example):
@@ -39,7 +44,7 @@ def test_searched_layouts_are_exact(example, tmp_path):
     for name, text in (("fast", FAST), ("slow", SLOW)):
         cluster = tmp_path / f"{name}.cluster"
         cluster.write_text(text)
-        for words in (*WORDS, "tensor=2,pipeline=2,micro-batches=2") if example == "gpt" else WORDS:
+        for words in WORDS:
             plans = _weft.plans_of_menu(step.graph, words, str(cluster), 2)
             texts.update(plans)
     assert len(texts) >= len(WORDS)
