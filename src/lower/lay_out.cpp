@@ -6,43 +6,44 @@
 namespace weft {
 namespace {
 
-LaidOutStep find_layouts(const Lowering& lowering) {
-  Lowering out = lowering;
-  read_parameters(out);
-  propagate_layouts(out);
-  return {
-      .graph = std::move(out.graph),
-      .reads = std::move(out.reads),
-      .unexpanded = std::move(out.unexpanded),
-      .layouts = std::move(out.layouts),
-      .resting = std::move(out.resting),
-      .assignments = std::move(out.assignments)};
+void put(LaidOutStep step, Lowering& into) {
+  into.graph = std::move(step.graph);
+  into.reads = std::move(step.reads);
+  into.unexpanded = std::move(step.unexpanded);
+  into.layouts = std::move(step.layouts);
+  into.resting = std::move(step.resting);
+  into.assignments = std::move(step.assignments);
+}
+
+const LaidOutStep& known(const Lowering& lowering) {
+  return lowering.memo->laid_out(lowering.plan, [&] {
+    Lowering now = lowering;
+    read_parameters(now);
+    propagate_layouts(now);
+    return taken_from(std::move(now));
+  });
 }
 
 }  // namespace
 
-Lowering laid_out(const Lowering& lowering) {
-  const LaidOutStep& found = lowering.memo->laid_out(
-      lowering.plan, [&] { return find_layouts(lowering); });
-  Lowering out = lowering;
-  out.graph = found.graph;
-  out.reads = found.reads;
-  out.unexpanded = found.unexpanded;
-  out.layouts = found.layouts;
-  out.resting = found.resting;
-  out.assignments = found.assignments;
-  return out;
+LaidOutStep taken_from(Lowering lowering) {
+  return {
+      .graph = std::move(lowering.graph),
+      .reads = std::move(lowering.reads),
+      .unexpanded = std::move(lowering.unexpanded),
+      .layouts = std::move(lowering.layouts),
+      .resting = std::move(lowering.resting),
+      .assignments = std::move(lowering.assignments)};
+}
+
+Lowering laid_out(Lowering lowering) {
+  put(known(lowering), lowering);
+  return lowering;
 }
 
 void lay_out(Lowering& lowering) {
   if (lowering.plan.recompute.empty() && !lowering.plan.recompute_cheap) {
-    Lowering out = laid_out(lowering);
-    std::swap(lowering.graph, out.graph);
-    std::swap(lowering.reads, out.reads);
-    std::swap(lowering.unexpanded, out.unexpanded);
-    std::swap(lowering.layouts, out.layouts);
-    std::swap(lowering.resting, out.resting);
-    std::swap(lowering.assignments, out.assignments);
+    put(known(lowering), lowering);
     return;
   }
   read_parameters(lowering);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "lower/exchanged_values.h"
 #include "lower/laid_out.h"
+#include "lower/lay_out.h"
 #include "lower/lower.h"
 #include "lower/pass.h"
 #include "plan/plan_place.h"
@@ -166,11 +167,7 @@ LaidOutStep lay_out(const Graph& graph, const Plan& plan) {
        {split_means, split_batch_norms, propagate_layouts}) {
     pass(lowering);
   }
-  return {
-      .graph = std::move(lowering.graph),
-      .layouts = std::move(lowering.layouts),
-      .resting = std::move(lowering.resting),
-      .assignments = std::move(lowering.assignments)};
+  return taken_from(std::move(lowering));
 }
 
 }  // namespace weft

@@ -87,31 +87,32 @@ Layout without_time(
   return layout;
 }
 
-Layout with_time_of(
+Layout resting_layout(
     const Layout& made,
-    Layout layout,
+    Layout wanted,
+    bool is_for_update,
     const TensorType& type,
     const Mesh& mesh,
     const Mesh& time) {
-  if (time.axes.empty() || has_time(axes_of(layout), time)) {
-    return layout;
+  if (is_for_update || time.axes.empty() || has_time(axes_of(wanted), time)) {
+    return wanted;
   }
-  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+  for (size_t dim = 0; dim < wanted.dims.size(); ++dim) {
     if (!has_time(axes_of(made.dims[dim]), time)) {
       continue;
     }
     const int64_t size = type.sizes[dim];
-    const auto all = line_up(made.dims[dim], layout.dims[dim], size, mesh);
+    const auto all = line_up(made.dims[dim], wanted.dims[dim], size, mesh);
     if (!all) {
       continue;
     }
     Levels levels;
-    for (const auto& [mine, wanted] : *all) {
-      levels.push_back({mine.size, joined(mine.axes, wanted.axes, time)});
+    for (const auto& [mine, theirs] : *all) {
+      levels.push_back({mine.size, joined(mine.axes, theirs.axes, time)});
     }
-    layout.dims[dim] = canonical(levels, size, mesh);
+    wanted.dims[dim] = canonical(levels, size, mesh);
   }
-  return layout;
+  return wanted;
 }
 
 }  // namespace weft

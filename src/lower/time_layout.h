@@ -14,12 +14,14 @@ namespace weft {
 Layout without_time(
     Layout layout, const TensorType& type, const Mesh& mesh, const Mesh& time);
 
-// A layout on the axes of the mesh, split over time besides as `made` is: a
-// plan says where a value lies, and never has parts of a step wait for each
-// other. `mesh` has both kinds of axes.
-Layout with_time_of(
+// Where a value comes to rest that is made so, and that a plan wants on axes of
+// the mesh so. A plan never has parts of a step wait for each other: the value
+// stays split over time as it was made, but for what an update reads, which is
+// of all points of time. `mesh` has both kinds of axes.
+Layout resting_layout(
     const Layout& made,
-    Layout layout,
+    Layout wanted,
+    bool is_for_update,
     const TensorType& type,
     const Mesh& mesh,
     const Mesh& time);
