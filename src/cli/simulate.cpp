@@ -50,10 +50,7 @@ std::string time_rows(const StepSummary& summary, const TextStyle& style) {
 
 std::string summary_text(const Program& program, const Cluster& cluster) {
   const StepSummary summary = summarize(program, cluster);
-  int64_t most_bytes = 0;
-  for (const Block& block : program.blocks) {
-    most_bytes = std::max(most_bytes, peak_bytes(block));
-  }
+  const int64_t most_bytes = peak_bytes(program);
   const auto bytes = [](int64_t count) {
     return human_bytes(static_cast<double>(count));
   };

@@ -68,6 +68,14 @@ int64_t peak_bytes(const Block& block) {
   return resident_bytes(block) + arena_bytes(block);
 }
 
+int64_t peak_bytes(const Program& program) {
+  int64_t most = 0;
+  for (const Block& block : program.blocks) {
+    most = std::max(most, peak_bytes(block));
+  }
+  return most;
+}
+
 void verify_memory(
     const Program& program, const std::string& where, int64_t budget_bytes) {
   for (const Block& block : program.blocks) {

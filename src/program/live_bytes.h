@@ -26,6 +26,8 @@ int64_t arena_bytes(const Block& block);
 int64_t resident_bytes(const Block& block);
 // The sum of both: the peak of a rank that runs the block.
 int64_t peak_bytes(const Block& block);
+// Of the rank that has the highest.
+int64_t peak_bytes(const Program& program);
 
 // Every rank's peak is at most `budget_bytes`. Throws UserError that begins
 // with `where`, which names the plan, and says what would do.

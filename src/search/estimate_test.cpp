@@ -19,11 +19,7 @@ int64_t lowered_bytes(
     const Graph& graph, const Cluster& cluster, const Plan& plan) {
   LowerOptions quick;
   quick.verify_each = false;
-  int64_t most = 0;
-  for (const Block& block : lower(graph, plan, cluster, quick).blocks) {
-    most = std::max(most, peak_bytes(block));
-  }
-  return most;
+  return peak_bytes(lower(graph, plan, cluster, quick));
 }
 
 // Where parameters are large beside what lowering sends at once, estimates of

@@ -22,14 +22,6 @@ namespace {
 // How often the room is put right by what a program takes.
 constexpr int kRoomAttempts = 10;
 
-int64_t lowered_peak(const Graph& graph, const Plan& plan) {
-  int64_t most = 0;
-  for (const Block& block : lower(graph, plan).blocks) {
-    most = std::max(most, peak_bytes(block));
-  }
-  return most;
-}
-
 StepAgain read_step(
     const Graph& graph,
     const Plan& plan,
@@ -117,7 +109,7 @@ bool set_recompute_by_ilp(
       "choose");
   const Function& step = step_of(graph);
   set_recompute(plan, step, {});
-  int64_t least = lowered_peak(graph, plan);
+  int64_t least = peak_bytes(lower(graph, plan));
   if (least <= budget_bytes) {
     return true;
   }
@@ -148,7 +140,7 @@ bool set_recompute_by_ilp(
     }
     is_sure = is_sure && !choice->is_in_doubt;
     set_recompute(plan, step, names_again(step, again, *choice));
-    const int64_t peak = lowered_peak(graph, plan);
+    const int64_t peak = peak_bytes(lower(graph, plan));
     least = std::min(least, peak);
     if (peak <= budget_bytes) {
       best = plan;

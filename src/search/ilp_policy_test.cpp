@@ -23,10 +23,7 @@ Outcome outcome(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   const Program program = lower(graph, plan);
   Outcome out = {
       .again_seconds = summarize(program, cluster).times.recompute_seconds,
-      .peak_bytes = 0};
-  for (const Block& block : program.blocks) {
-    out.peak_bytes = std::max(out.peak_bytes, peak_bytes(block));
-  }
+      .peak_bytes = peak_bytes(program)};
   return out;
 }
 

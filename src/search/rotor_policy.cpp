@@ -32,14 +32,6 @@ void set_choice(
   plan.recompute_cheap = false;
 }
 
-int64_t peak_of(const Graph& graph, const Plan& plan) {
-  int64_t most = 0;
-  for (const Block& block : lower(graph, plan).blocks) {
-    most = std::max(most, peak_bytes(block));
-  }
-  return most;
-}
-
 }  // namespace
 
 void set_recompute_by_rotor(
@@ -68,7 +60,7 @@ void set_recompute_by_rotor(
   // The rest of what a rank holds does not depend on the choice.
   plan.recompute.clear();
   plan.recompute_cheap = false;
-  int64_t least = peak_of(graph, plan);
+  int64_t least = peak_bytes(lower(graph, plan));
   if (least <= budget_bytes) {
     return;
   }
@@ -79,7 +71,7 @@ void set_recompute_by_rotor(
       break;
     }
     set_choice(plan, step, units, *choice);
-    const int64_t peak = peak_of(graph, plan);
+    const int64_t peak = peak_bytes(lower(graph, plan));
     if (peak <= budget_bytes) {
       return;
     }
