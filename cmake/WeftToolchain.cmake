@@ -36,7 +36,7 @@ target_compile_options(
 )
 
 if(WEFT_SANITIZE)
-  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -D_GLIBCXX_ASSERTIONS")
+  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1 -D_GLIBCXX_ASSERTIONS")
   add_compile_options(
     -fsanitize=address,undefined
     -fno-sanitize-recover=all
