@@ -91,12 +91,17 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   return loaded;
 }
 
-LoadedModel load_export(const std::string& model, const ModelOptions& options) {
+// What is written down already takes nothing that says how to write it down.
+void refuse_capture_options(
+    const std::string& model, const ModelOptions& options) {
   WEFT_CHECK_USER(
-      !options.batch_size && options.set.empty(),
+      !options.batch_size && options.set.empty() && options.precision == "f32",
       model,
-      ": a .pt2 file has its sizes written in; --batch-size and --set are for "
-      "FILE.py:FUNCTION");
+      ": it has its sizes and its precision written in; --batch-size, --set "
+      "and --precision are for FILE.py:FUNCTION");
+}
+
+LoadedModel load_export(const std::string& model) {
   const auto start = std::chrono::steady_clock::now();
   LoadedModel loaded;
   loaded.graph = capture_export(model);
@@ -157,15 +162,12 @@ ModelOptions model_options(const ModelFlags& flags) {
 
 LoadedModel load_model(const std::string& model, const ModelOptions& options) {
   if (model.ends_with(".graph")) {
-    WEFT_CHECK_USER(
-        !options.batch_size && options.set.empty(),
-        model,
-        ": a .graph file has its sizes written in; --batch-size and --set are "
-        "for FILE.py:FUNCTION");
+    refuse_capture_options(model, options);
     return load_text(model);
   }
   if (model.ends_with(".pt2")) {
-    return load_export(model, options);
+    refuse_capture_options(model, options);
+    return load_export(model);
   }
   WEFT_CHECK_USER(
       model.find(".py") != std::string::npos,
