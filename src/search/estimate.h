@@ -8,8 +8,10 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "search/candidate.h"
+#include "search/cut.h"
 #include "search/samples.h"
 #include "search/shrink.h"
+#include "search/unit_table.h"
 
 #include <cstdint>
 #include <map>
@@ -48,31 +50,8 @@ class Estimator {
   // fit nothing.
   double least_seconds(const Candidate& candidate);
 
-  // What the units cost under a key.
-  struct Table {
-    std::string reason;
-    // Sums over the units before each.
-    std::vector<UnitCost> before;
-    // Of these, forward and backward.
-    std::vector<double> before_seconds;
-    // Of a unit, at the most.
-    int64_t largest_parameter_bytes = 0;
-    int64_t largest_gradient_bytes = 0;
-    double slowest_seconds = 0;
-  };
-
-  // Where a stage may end.
-  struct Cuts {
-    // Before which units; last, behind all of them.
-    std::vector<int32_t> places;
-    // By unit, the last place at or before it; 0: none.
-    std::vector<int32_t> at_or_before;
-
-    int64_t most_stages() const { return static_cast<int64_t>(places.size()); }
-  };
-
  private:
-  const Table& table(const SampleKey& key);
+  const UnitTable& table(const SampleKey& key);
   const std::vector<Decision>& layouts(int64_t batch_parts, int64_t tensor);
   std::vector<UnitCost> searched_costs(const SampleKey& key);
   const Link& data_link(int64_t ranks, int64_t stride);
@@ -84,7 +63,7 @@ class Estimator {
   ShrunkStep shrunk_;
   Samples samples_;
   double sample_seconds_ = 0;
-  std::map<SampleKey, Table> tables_;
+  std::map<SampleKey, UnitTable> tables_;
   // By parts of the batch and ranks that share one.
   std::map<std::pair<int64_t, int64_t>, std::vector<Decision>> layouts_;
   // Among so many ranks that are so far from each other.

@@ -8,20 +8,17 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "lower/lower.h"
 #include "ops/kernel_memory.h"
-#include "ops/rule_memo.h"
 #include "profile/node_costs.h"
 #include "profile/signatures.h"
 #include "profile/text_table.h"
 #include "search/estimate.h"
 #include "search/nearest.h"
-#include "simulate/simulate.h"
+#include "search/trial.h"
 
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <memory>
 
 namespace weft {
 namespace {
@@ -32,8 +29,6 @@ constexpr double kBusyShare = 0.97;
 // Of a candidate that is lowered quickly: with few rows a sample may be laid
 // out otherwise than the step.
 constexpr double kSmallBusyShare = 0.5;
-// So many cuts of a step into stages are all tried.
-constexpr size_t kMostCuts = 40;
 // So much more than there is may turn out to fit.
 constexpr double kDoubtful = 1.3;
 // A candidate that small is lowered rather than doubted, where what stays from
@@ -48,8 +43,9 @@ constexpr double kNear = 1.05;
 // What was not simulated is taken where it is expected to be so much faster
 // than all that was: its memory is as uncertain as its time.
 constexpr double kWorthADoubt = 0.95;
-// How often the number of layers that are made again whole is put right.
-constexpr int kLayerAttempts = 3;
+// Of what others needed, to their estimates at the least, a candidate may need
+// so much: no less is hoped for while nothing fits.
+constexpr double kHopedFor = 0.8;
 // How often the work is set aside anew while nothing that was lowered fits.
 constexpr int kMostRounds = 4;
 // So many of the best are tried with searched layouts.
@@ -67,9 +63,14 @@ class Search {
         cluster_(cluster),
         options_(options),
         begin_(Clock::now()),
-        estimator_(graph, cluster) {
-    result_.budget_bytes =
-        options.max_bytes.value_or(cluster.device.memory_bytes);
+        estimator_(graph, cluster),
+        trials_(
+            graph,
+            cluster,
+            options.max_bytes.value_or(cluster.device.memory_bytes),
+            options.decisions,
+            estimator_) {
+    result_.budget_bytes = trials_.budget_bytes();
   }
 
   SearchResult run() {
@@ -337,7 +338,8 @@ class Search {
       if (tried.estimate.stage_starts.empty()) {
         look_at(tried);
       }
-      is_any = is_any || tried.reason.empty() || tried.is_doubtful;
+      is_any = is_any || ((tried.reason.empty() || tried.is_doubtful) &&
+                          !is_hopeless(tried));
     }
     sort();
     return is_any;
@@ -349,6 +351,15 @@ class Search {
     return best_simulated_ < 0 || share * least_seconds < best_simulated_;
   }
 
+  // Whether it needs too much, going by its estimate and by what those needed
+  // that were lowered, all in vain.
+  bool is_hopeless(const Tried& tried) const {
+    return is_in_need_ && best_simulated_ < 0 &&
+           kHopedFor * least_memory_share_ *
+                   static_cast<double>(total(tried.estimate.memory)) >
+               static_cast<double>(result_.budget_bytes);
+  }
+
   void simulate_in_order() {
     for (Tried& tried : result_.tried) {
       if (!tried.reason.empty() && !tried.is_doubtful) {
@@ -356,7 +367,8 @@ class Search {
       }
       const double least =
           std::max(tried.estimate.busy_seconds, tried.estimate.wire_seconds);
-      if (tried.simulated_seconds || !can_win(tried.candidate, least)) {
+      if (tried.simulated_seconds || !can_win(tried.candidate, least) ||
+          is_hopeless(tried)) {
         continue;
       }
       if (size_of(tried.candidate) > left_ || is_out_of_time()) {
@@ -370,6 +382,12 @@ class Search {
   void simulate_one(Tried& tried) {
     left_ -= size_of(tried.candidate);
     try_out(tried);
+    if (tried.simulated_bytes) {
+      least_memory_share_ = std::min(
+          least_memory_share_,
+          static_cast<double>(*tried.simulated_bytes) /
+              static_cast<double>(total(tried.estimate.memory)));
+    }
     if (tried.reason.empty() && tried.simulated_seconds &&
         (best_simulated_ < 0 || *tried.simulated_seconds < best_simulated_)) {
       best_simulated_ = *tried.simulated_seconds;
@@ -377,6 +395,13 @@ class Search {
     if (!tried.reason.empty()) {
       reopen(tried.candidate.words);
     }
+  }
+
+  void try_out(Tried& tried) {
+    say(cat("simulating ", print(tried.candidate)));
+    ++result_.simulated;
+    tried.is_doubtful = false;
+    trials_.run(tried, is_small(tried.candidate));
   }
 
   // What is taken by its estimate may not fit: where that can be, it is lowered
@@ -445,164 +470,6 @@ class Search {
     }
   }
 
-  // Lowers it, and where layers are made again for want of room does so again
-  // with as many of them as there really is room for.
-  void try_out(Tried& tried) {
-    say(cat("simulating ", print(tried.candidate)));
-    ++result_.simulated;
-    tried.is_doubtful = false;
-    int64_t budget = result_.budget_bytes;
-    Tried best = tried;
-    for (int attempt = 0; attempt < kLayerAttempts; ++attempt) {
-      Tried now = tried;
-      lower_and_simulate(now);
-      const bool is_better = now.reason.empty() &&
-                             (!best.simulated_seconds ||
-                              *now.simulated_seconds < *best.simulated_seconds);
-      if (attempt == 0 || is_better) {
-        best = now;
-      }
-      const int64_t off =
-          now.simulated_bytes.value_or(0) - result_.budget_bytes;
-      if (!tried.candidate.may_mix || !now.simulated_bytes ||
-          (off <= 0 && !has_whole_layers(tried))) {
-        break;
-      }
-      budget -= off;
-      Estimate other = estimator_.estimate(tried.candidate, budget);
-      if (!other.reason.empty() ||
-          (other.recompute == tried.estimate.recompute &&
-           other.stage_starts == tried.estimate.stage_starts)) {
-        break;
-      }
-      tried.estimate = std::move(other);
-    }
-    tried = std::move(best);
-    if (!is_small(tried.candidate) || tried.estimate.stage_starts.size() < 2 ||
-        !tried.simulated_bytes) {
-      return;
-    }
-    std::vector<std::vector<int32_t>> cuts;
-    if (each_cut({0}, tried.estimate.stage_starts.size(), cuts)) {
-      try_cuts(cuts, tried);
-    } else if (tried.reason.empty()) {
-      shift_stages(tried);
-    }
-  }
-
-  // All ways to cut units into stages, as first units; false: too many.
-  bool each_cut(
-      const std::vector<int32_t>& starts,
-      size_t stages,
-      std::vector<std::vector<int32_t>>& out) const {
-    if (starts.size() == stages) {
-      out.push_back(starts);
-      return out.size() <= kMostCuts;
-    }
-    for (int32_t i = starts.back() + 1; i < estimator_.units().size(); ++i) {
-      if (estimator_.units()
-              .units[static_cast<size_t>(i)]
-              .stage_pattern.empty()) {
-        continue;
-      }
-      std::vector<int32_t> more = starts;
-      more.push_back(i);
-      if (!each_cut(more, stages, out)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // The fastest that fits, by the simulator.
-  void try_cuts(const std::vector<std::vector<int32_t>>& cuts, Tried& tried) {
-    const Tried first = tried;
-    for (const std::vector<int32_t>& starts : cuts) {
-      if (starts == first.estimate.stage_starts) {
-        continue;
-      }
-      Tried now = first;
-      now.estimate.stage_starts = starts;
-      now.simulated_seconds.reset();
-      lower_and_simulate(now);
-      if (now.reason.empty() &&
-          (!tried.reason.empty() ||
-           *now.simulated_seconds < *tried.simulated_seconds)) {
-        tried = std::move(now);
-      }
-    }
-  }
-
-  // What stages wait for each other is not in the estimate's cut: where
-  // lowering is quick, their beginnings are moved as long as that is faster.
-  void shift_stages(Tried& tried) {
-    bool is_faster = tried.estimate.stage_starts.size() > 1;
-    while (is_faster) {
-      is_faster = false;
-      for (size_t i = 1; i < tried.estimate.stage_starts.size(); ++i) {
-        for (const int32_t by : {-1, 1}) {
-          Tried now = tried;
-          if (shift(now.estimate.stage_starts, i, by)) {
-            lower_and_simulate(now);
-            if (now.reason.empty() &&
-                *now.simulated_seconds < *tried.simulated_seconds) {
-              tried = std::move(now);
-              is_faster = true;
-            }
-          }
-        }
-      }
-    }
-  }
-
-  // To the next place where a stage can begin; false: there is none.
-  bool shift(std::vector<int32_t>& starts, size_t stage, int32_t by) const {
-    const int32_t after = stage + 1 < starts.size() ? starts[stage + 1]
-                                                    : estimator_.units().size();
-    for (int32_t unit = starts[stage] + by;
-         unit > starts[stage - 1] && unit < after;
-         unit += by) {
-      if (!estimator_.units()
-               .units[static_cast<size_t>(unit)]
-               .stage_pattern.empty()) {
-        starts[stage] = unit;
-        return true;
-      }
-    }
-    return false;
-  }
-
-  static bool has_whole_layers(const Tried& tried) {
-    return std::any_of(
-        tried.estimate.recompute.begin(),
-        tried.estimate.recompute.end(),
-        [](RecomputePolicy policy) { return policy == RecomputePolicy::Full; });
-  }
-
-  void lower_and_simulate(Tried& tried) {
-    tried.reason.clear();
-    try {
-      LowerOptions quick;
-      quick.verify_each = false;
-      quick.rules = rules_;
-      const Program program = lower(graph_, plan_for(tried), cluster_, quick);
-      tried.memories = rank_memories(program);
-      const int64_t most = fullest(tried.memories)->peak_bytes;
-      tried.simulated_bytes = most;
-      if (most > result_.budget_bytes) {
-        tried.reason =
-            cat("a rank needs ",
-                human_bytes(static_cast<double>(most)),
-                " of ",
-                human_bytes(static_cast<double>(result_.budget_bytes)));
-        return;
-      }
-      tried.simulated_seconds = summarize(program, cluster_).step_seconds;
-    } catch (const UserError& error) {
-      tried.reason = error.what();
-    }
-  }
-
   bool has_fixed_layouts(std::string_view how) const {
     const auto at = options_.limits.fixed.find("layouts");
     return at != options_.limits.fixed.end() && at->second == how;
@@ -662,26 +529,11 @@ class Search {
     sort();
   }
 
-  Plan plan_for(const Tried& tried) {
-    Plan plan = plan_of(
-        graph_,
-        estimator_.units(),
-        tried.candidate,
-        tried.estimate,
-        cluster_.device,
-        estimator_.layouts_of(tried.candidate));
-    plan.decisions.insert(
-        plan.decisions.end(),
-        options_.decisions.begin(),
-        options_.decisions.end());
-    return plan;
-  }
-
   void finish() {
     result_.samples = estimator_.samples();
     result_.lowered_samples = estimator_.lowered();
     if (!result_.tried.empty() && result_.tried.front().reason.empty()) {
-      result_.plan = plan_for(result_.tried.front());
+      result_.plan = trials_.plan_for(result_.tried.front());
       verify(*result_.plan, graph_);
     }
   }
@@ -691,6 +543,7 @@ class Search {
   const SearchOptions& options_;
   const Clock::time_point begin_;
   Estimator estimator_;
+  Trials trials_;
   SearchResult result_;
   bool has_fit_ = false;
   // The least step of those that fit so far; 0: none does.
@@ -702,8 +555,6 @@ class Search {
   // By words but for micro-batches, their number with which even Full is too
   // much: fewer of them are larger.
   std::map<std::string, int64_t> rejected_;
-  // Of the nodes of the whole step.
-  const std::shared_ptr<RuleMemo> rules_ = std::make_shared<RuleMemo>();
   // What may still be lowered and simulated.
   int64_t left_ = 0;
   // The least so far; -1: none.
@@ -712,6 +563,8 @@ class Search {
   bool has_more_ = false;
   // Nothing that was lowered fits.
   bool is_in_need_ = false;
+  // Of what was lowered, what a rank needs to what was estimated, the least.
+  double least_memory_share_ = 1;
 };
 
 }  // namespace

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/stage.h"
+
+#include <algorithm>
+
+namespace weft {
+
+// Micro-batches of a stage that are under way at once, at the most.
+int64_t StageCosts::under_way(int64_t stage) const {
+  const int64_t all = words_.micro_batches;
+  if (words_.pipeline == 1) {
+    return 1;
+  }
+  if (words_.schedule == "gpipe") {
+    return all;
+  }
+  const int64_t position = stage % words_.pipeline;
+  const int64_t behind = words_.pipeline - position;
+  if (chunks_ == 1) {
+    return std::min(all, behind);
+  }
+  // Chunks take turns of as many micro-batches as there are positions.
+  return std::min(
+      all,
+      (2 * (behind - 1) + (chunks_ - 1) * words_.pipeline + 1 + chunks_ - 1) /
+          chunks_);
+}
+
+// Of what is split over `data` from a level of ZeRO on, a rank's piece.
+int64_t StageCosts::piece(int64_t bytes, int level) const {
+  return words_.zero >= level ? (bytes + words_.data - 1) / words_.data : bytes;
+}
+
+// When most is kept, or at the end of the step if that takes more.
+MemoryParts StageCosts::memory(const UnitCost& cost, int64_t stage) const {
+  const MemoryParts during = memory_during(cost, stage);
+  const MemoryParts end = memory_at_end(cost);
+  return total(end) > total(during) ? end : during;
+}
+
+MemoryParts StageCosts::memory_during(
+    const UnitCost& cost, int64_t stage) const {
+  MemoryParts parts;
+  parts.parameter_bytes = piece(cost.parameter_bytes, 3);
+  parts.state_bytes = piece(cost.state_bytes, 1);
+  const bool is_summed_up = words_.micro_batches > 1 || words_.pipeline > 1;
+  // Those that are updated at once, or while the next are made.
+  const int64_t passing =
+      cost.gradient_bytes - (is_summed_up ? cost.summed_bytes : 0);
+  parts.gradient_bytes = std::min(
+      passing, (words_.data > 1 ? 2 : 1) * base_.largest_gradient_bytes);
+  if (is_summed_up) {
+    // Whole, and when all are, cut into pieces.
+    parts.gradient_bytes +=
+        cost.summed_bytes +
+        (words_.zero >= 2 ? piece(cost.summed_bytes, 2) : 0) +
+        words_.micro_batches * cost.given_bytes;
+  }
+  if (words_.zero >= 3) {
+    // One after the other; for several micro-batches once for all of them,
+    // in forward and in backward.
+    parts.temporary_bytes +=
+        2 * (words_.micro_batches > 1 ? cost.parameter_bytes
+                                      : base_.largest_parameter_bytes);
+  }
+  parts.kept_bytes = cost.kept_bytes * under_way(stage);
+  parts.temporary_bytes += cost.temporary_bytes;
+  return parts;
+}
+
+// Where ranks update pieces of parameters that each holds whole, these are
+// gathered beside the old ones.
+MemoryParts StageCosts::memory_at_end(const UnitCost& cost) const {
+  MemoryParts parts;
+  const bool has_pieces =
+      words_.zero == 2 || (words_.zero == 1 && cost.state_bytes > 0);
+  if (has_pieces && words_.data > 1) {
+    parts.parameter_bytes = cost.parameter_bytes;
+    parts.state_bytes = piece(cost.state_bytes, 1);
+    parts.gradient_bytes = piece(cost.summed_bytes, 1);
+    parts.temporary_bytes = cost.parameter_bytes;
+  }
+  return parts;
+}
+
+Stage StageCosts::stage(
+    int32_t begin, int32_t end, int32_t whole_again, int64_t number) const {
+  Stage out = {
+      .begin = begin,
+      .end = end,
+      .whole_again = whole_again,
+      .cost = {},
+      .memory = {}};
+  const UnitCost again = between(whole_, begin, begin + whole_again);
+  const UnitCost rest = between(base_, begin + whole_again, end);
+  out.cost = whole_again == 0             ? rest
+             : whole_again == end - begin ? again
+                                          : sum(again, rest);
+  out.memory = memory(out.cost, number);
+  return out;
+}
+
+}  // namespace weft

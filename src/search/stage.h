@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stage of a candidate takes: its units' time for every micro-batch, and
+// memory for what they keep of all micro-batches that are under way.
+#pragma once
+
+#include "search/candidate.h"
+#include "search/unit_table.h"
+
+#include <cstdint>
+
+namespace weft {
+
+// Units [begin, end).
+struct Stage {
+  int32_t begin = 0;
+  int32_t end = 0;
+  // Units from `begin` on that are made again whole.
+  int32_t whole_again = 0;
+  UnitCost cost;
+  MemoryParts memory;
+
+  double seconds() const {
+    return cost.forward_seconds + cost.backward_seconds;
+  }
+};
+
+class StageCosts {
+ public:
+  // Keeps references to all of them. `base` is of the candidate's own policy,
+  // `whole` of units that are made again whole.
+  StageCosts(
+      const Candidate& candidate, const UnitTable& base, const UnitTable& whole)
+      : words_(candidate.words),
+        base_(base),
+        whole_(whole),
+        chunks_(stage_count(candidate.words) / candidate.words.pipeline) {}
+
+  const UnitTable& base() const { return base_; }
+
+  // As the stage of that number, in the order of the step.
+  Stage stage(
+      int32_t begin, int32_t end, int32_t whole_again, int64_t number) const;
+
+ private:
+  int64_t under_way(int64_t stage) const;
+  int64_t piece(int64_t bytes, int level) const;
+  MemoryParts memory(const UnitCost& cost, int64_t stage) const;
+  MemoryParts memory_during(const UnitCost& cost, int64_t stage) const;
+  MemoryParts memory_at_end(const UnitCost& cost) const;
+
+  const Parallel& words_;
+  const UnitTable& base_;
+  const UnitTable& whole_;
+  // Stages a position.
+  const int64_t chunks_;
+};
+
+}  // namespace weft
