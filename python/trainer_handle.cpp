@@ -89,6 +89,12 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
   WEFT_CHECK_USER(
       options.plan.empty() || options.parallel.empty(),
       "plan and parallel both say how to run: give one of them");
+  WEFT_CHECK_USER(
+      options.plan.empty() || options.plan.find('{') != std::string::npos,
+      "plan: \"",
+      options.plan,
+      "\" is not the text of a plan; words as data=2 are for parallel, and a "
+      "file is given as pathlib.Path(...)");
   PlanSource plans = [text = options.plan,
                       source = options.plan_source,
                       words = options.parallel,

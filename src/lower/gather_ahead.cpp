@@ -237,7 +237,17 @@ std::vector<Layer> layers_of(const std::vector<GatherBlock>& blocks) {
 
 // Live bytes while each instruction of the first block runs.
 std::vector<int64_t> live_now(const Lowering& lowering) {
-  Lowering copy = lowering;
+  Lowering copy = {
+      .plan = lowering.plan,
+      .cluster = lowering.cluster,
+      .graph = {},
+      .reads = {},
+      .unexpanded = {},
+      .layouts = {},
+      .resting = {},
+      .assignments = {},
+      .program = {}};
+  copy.program.blocks = {lowering.program.blocks.front()};
   in_place(copy);
   lifetimes(copy);
   const Block& block = copy.program.blocks.front();

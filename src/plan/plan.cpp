@@ -21,6 +21,14 @@ std::string indented(const std::string& text) {
 }  // namespace
 
 bool matches(std::string_view pattern, std::string_view name) {
+  // Most names end otherwise.
+  const size_t last = pattern.rfind('*');
+  if (last == std::string_view::npos) {
+    return pattern == name;
+  }
+  if (!name.ends_with(pattern.substr(last + 1))) {
+    return false;
+  }
   // Where the last '*' was, and how far it has stretched: on a mismatch it
   // stretches by one more.
   size_t star = std::string_view::npos;

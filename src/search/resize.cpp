@@ -10,11 +10,15 @@ class ResizableProgram::Comparison {
  public:
   explicit Comparison(std::vector<Size>& sizes) : sizes_(sizes) {}
 
-  bool alike(Block& a, const Block& b) {
+  // Of what has no sizes in it.
+  static bool may_be_alike(const Block& a, const Block& b) {
     return a.instructions == b.instructions && a.overwrites == b.overwrites &&
            a.parts == b.parts && a.function.inputs == b.function.inputs &&
-           a.function.outputs == b.function.outputs &&
-           all(a.function.values, b.function.values) &&
+           a.function.outputs == b.function.outputs;
+  }
+
+  bool alike(Block& a, const Block& b) {
+    return may_be_alike(a, b) && all(a.function.values, b.function.values) &&
            all(a.function.nodes, b.function.nodes);
   }
 
@@ -76,12 +80,15 @@ std::optional<ResizableProgram> ResizableProgram::between(
       few.rows < many.rows && few.program.blocks.size() == 1 &&
           many.program.blocks.size() == 1,
       "few rows, then many, and a block of each");
+  const Block& most = many.program.blocks.front();
+  if (!Comparison::may_be_alike(few.program.blocks.front(), most)) {
+    return std::nullopt;
+  }
   ResizableProgram out;
   out.few_rows_ = few.rows;
   out.many_rows_ = many.rows;
   out.program_ = std::make_unique<Program>(few.program);
-  if (!Comparison(out.sizes_)
-           .alike(out.program_->blocks.front(), many.program.blocks.front())) {
+  if (!Comparison(out.sizes_).alike(out.program_->blocks.front(), most)) {
     return std::nullopt;
   }
   return out;

@@ -99,27 +99,36 @@ Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
   return out;
 }
 
-// The key, and what will be asked for next: the same for other policies, and of
-// each the one with the most rows.
+// The key, and what will be asked for next: the same for other policies. Of the
+// first policy the one with the most rows, too; of others that in its place,
+// once it has proved to be of use.
 std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
   const int64_t rows = rows_ / key.batch_parts;
   const int64_t most_rows = rows_ / fewest_parts_;
+  SampleKey first = key;
+  first.recompute = kRecomputePolicies[0];
+  const bool is_of_use = between(family_of(first), rows) != nullptr;
   std::vector<SampleKey> keys;
   for (const RecomputePolicy policy : kRecomputePolicies) {
     SampleKey one = key;
     one.recompute = policy;
+    SampleKey most = one;
+    most.batch_parts = fewest_parts_;
     Family& family = family_of(one);
     if (same_policy_.at(policy) != policy) {
       continue;
     }
+    const bool has_most = family.lowered.contains(most_rows);
     if (!family.lowered.contains(rows) && between(family, rows) == nullptr) {
-      keys.push_back(one);
+      keys.push_back(is_of_use && !has_most ? most : one);
     }
-    one.batch_parts = fewest_parts_;
-    if (rows < most_rows && !family.lowered.contains(most_rows)) {
-      keys.push_back(one);
+    if (one == first && rows < most_rows && !has_most) {
+      keys.push_back(most);
     }
   }
+  // The largest first, so that all cores end together: later policies make more
+  // again.
+  std::reverse(keys.begin(), keys.end());
   // What one has asked for goes by its policy's stand-in.
   SampleKey wanted = key;
   wanted.recompute = same_policy_.at(key.recompute);

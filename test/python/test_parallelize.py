@@ -195,6 +195,7 @@ def test_an_optimizer_that_is_not_known_is_an_error():
         ({"parallel": "dta=2"}, 'parallel: no word is called "dta"'),
         ({"parallel": "data=2"}, "the mesh <data=2> needs 2 ranks, and there is 1; start 2"),
         ({"plan": "plan @Net on <x=2> { }"}, "plan:1: the mesh <x=2> needs 2 ranks, and there is 1; start 2"),
+        ({"plan": "data=2"}, 'plan: "data=2" is not the text of a plan; words as data=2 are for parallel'),
         ({"parallel": "data=2", "plan": "plan @Net on <> { }"}, "plan and parallel both say how to run"),
     ],
 )
