@@ -7,12 +7,15 @@
 #include "execute/arena.h"
 #include "execute/bound_call.h"
 #include "execute/communicator.h"
+#include "program/live_bytes.h"
 #include "program/program.h"
 #include "program/timeline.h"
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -85,6 +88,10 @@ class Executor {
   const int64_t rank_;
   const World* const world_;
   MemoryMeter meter_;
+  // Where a kernel puts the numbers that it computes with, a few bytes each on
+  // the host whatever the device, when the arena is full: four at once.
+  alignas(
+      kAlignmentBytes) std::array<std::byte, 4 * kAlignmentBytes> numbers_ = {};
   // Where in the arena what no kernel of PyTorch writes ends: the batch, what
   // transfers bring, and what kernels of ours make.
   int64_t filled_end_bytes_ = 0;

@@ -203,7 +203,7 @@ void ExecutorBuilder::note_filled(const Node& node, const Scratch& scratch) {
 }
 
 // First what was planned for it, then every other part of the arena that is not
-// in use while it runs.
+// in use while it runs; for numbers that the kernel makes, a place beside it.
 void ExecutorBuilder::add_rooms(const Scratch& scratch, CallMemory& memory) {
   if (scratch.bytes > 0) {
     memory.add_room(step_ + scratch.offset, aligned(scratch.bytes));
@@ -219,6 +219,9 @@ void ExecutorBuilder::add_rooms(const Scratch& scratch, CallMemory& memory) {
     free_from = std::max(free_from, end);
   }
   add(arena_bytes_);
+  memory.add_room(
+      executor_.numbers_.data(),
+      static_cast<int64_t>(executor_.numbers_.size()));
 }
 
 void ExecutorBuilder::follow(const Instruction& instruction) {

@@ -8,6 +8,7 @@ import importlib
 import pytest
 import torch
 import weft
+from torch import nn
 from training import EXAMPLES, make
 
 # Shapes for which convolutions take other kernels.
@@ -39,3 +40,19 @@ def test_predicted_bytes_are_used_bytes(example):
 def test_other_sizes(example, sizes):
     torch.manual_seed(0)
     check(*importlib.import_module(example).tiny(**sizes))
+
+
+class Full(nn.Module):
+    """Nothing of the arena is free while the mean is taken, which divides by a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs):
+        return (inputs.mean(-1, keepdim=True) * self.weight).sum()
+
+
+def test_numbers_have_room_in_a_full_arena():
+    model = Full()
+    check(model, {"inputs": torch.rand(4, 1024)}, torch.optim.SGD(model.parameters(), lr=0.1))
