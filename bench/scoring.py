@@ -66,6 +66,7 @@ def published_words(run):
     words.append(f"micro-batches={run['global_batch'] // run['data'] // run['micro_batch']}")
     if run["pipeline"] > 1:
         words.append(f"schedule={'interleaved' if run['stages_per_position'] > 1 else '1f1b'}")
+        words.append(f"stages={run['pipeline'] * run['stages_per_position']}")
     # As it was run; sequences were not split and states not shared then.
     return [*words, "zero=0", "recompute=full"]
 

@@ -295,6 +295,30 @@ std::string message_of(const SearchLimits& limits, int64_t ranks) {
   return "";
 }
 
+TEST(Search, HasAsManyStagesAsAreFixed) {
+  const auto all = [](const std::vector<std::string>& words) {
+    SearchLimits limits;
+    for (const std::string& word : words) {
+      fix_word(limits, word);
+    }
+    return candidates(4, 4, 8, limits);
+  };
+  const std::vector<Candidate> six = all({"pipeline=2", "stages=6"});
+  EXPECT_FALSE(six.empty());
+  for (const Candidate& candidate : six) {
+    EXPECT_EQ(candidate.words.schedule, "interleaved") << print(candidate);
+    EXPECT_EQ(stage_count(candidate.words), 6) << print(candidate);
+  }
+  EXPECT_TRUE(all({"pipeline=2", "stages=5"}).empty());
+  EXPECT_TRUE(all({"schedule=1f1b", "pipeline=2", "stages=4"}).empty());
+  EXPECT_EQ(
+      all({"schedule=1f1b", "pipeline=2", "stages=2"}),
+      all({"schedule=1f1b", "pipeline=2"}));
+  for (const Candidate& candidate : all({"stages=1"})) {
+    EXPECT_EQ(candidate.words.pipeline, 1) << print(candidate);
+  }
+}
+
 TEST(Search, SaysWhichLimitsContradict) {
   SearchLimits limits;
   fix_word(limits, "tensor=3");

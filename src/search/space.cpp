@@ -22,6 +22,7 @@ constexpr std::string_view kWords[] = {
     "zero",
     "pipeline",
     "schedule",
+    "stages",
     "micro-batches",
     "layouts",
     "recompute"};
@@ -167,10 +168,12 @@ class Enumeration {
 
   void add_schedules() {
     const int64_t pipeline = now_.words.pipeline;
+    now_.words.stages = 0;
     if (pipeline == 1) {
       now_.words.schedule = Parallel().schedule;
-      now_.words.stages = 0;
-      add_policies();
+      if (allows("stages", 1)) {
+        add_policies();
+      }
       return;
     }
     std::vector<std::string> names(
@@ -189,8 +192,16 @@ class Enumeration {
           now_.words.micro_batches % pipeline != 0) {
         continue;
       }
+      const int64_t usual = pipeline * stages_per_position(schedule);
+      const int64_t stages = fixed_number("stages", usual);
+      const bool can_be = schedule == "interleaved"
+                              ? stages >= usual && stages % pipeline == 0
+                              : stages == usual;
+      if (!can_be) {
+        continue;
+      }
       now_.words.schedule = schedule;
-      now_.words.stages = 0;
+      now_.words.stages = stages == usual ? 0 : stages;
       add_policies();
     }
   }
@@ -273,6 +284,8 @@ void forbid_word(SearchLimits& limits, std::string_view word) {
   check_word(word);
   WEFT_CHECK_USER(
       word != "data", "data cannot be forbidden; fix it, as in data=1");
+  WEFT_CHECK_USER(
+      word != "stages", "stages cannot be forbidden; forbid pipeline");
   limits.forbidden.emplace(word);
 }
 
@@ -308,6 +321,7 @@ void verify(const SearchLimits& limits, int64_t ranks) {
   verify_needed(limits, "sequence", "off", "tensor");
   verify_needed(limits, "layouts", "words", "tensor");
   verify_needed(limits, "schedule", "", "pipeline");
+  verify_needed(limits, "stages", "1", "pipeline");
   int64_t product = 1;
   std::vector<std::string> sizes;
   for (const auto& [key, value] : limits.fixed) {

@@ -37,7 +37,8 @@ int64_t batch_rows(const Graph& graph);
 
 // All ways to share a step of so many rows among all `ranks`: every mesh of
 // pipeline, data, tensor and, where they are fixed, context and expert; zero=0
-// to 3; `sequence`; schedules; micro-batches of 1, 2, 4 and so on rows, or of
+// to 3; `sequence`; schedules, with as many stages a position as they need or
+// as are fixed; micro-batches of 1, 2, 4 and so on rows, or of
 // all that a rank has, the smallest first; what is made again, the least first.
 // In a fixed order, in which those that differ in the last things follow each
 // other.
