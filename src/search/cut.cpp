@@ -225,7 +225,7 @@ class Cutting {
             stage.end,
             std::min(whole, stage.end - stage.begin),
             static_cast<int64_t>(i));
-        add(all, stage.memory);
+        add_stage(all, stage.memory);
       }
       for (size_t i = first; i < stages.size(); i += step) {
         stages[i].memory = all;
@@ -248,14 +248,6 @@ class Cutting {
       (fits_with(middle) ? high : low) = middle;
     }
     return fits_with(high);
-  }
-
-  static void add(MemoryParts& to, const MemoryParts& more) {
-    to.parameter_bytes += more.parameter_bytes;
-    to.gradient_bytes += more.gradient_bytes;
-    to.state_bytes += more.state_bytes;
-    to.kept_bytes += more.kept_bytes;
-    to.temporary_bytes = std::max(to.temporary_bytes, more.temporary_bytes);
   }
 
   const Parallel& words_;

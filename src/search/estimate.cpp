@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -22,7 +23,7 @@ Estimate impossible(std::string reason) {
   return out;
 }
 
-// How much the fullest stage of an even cut needs at the least.
+// How much the fullest position of an even cut needs at the least.
 Estimate too_much(
     const Candidate& candidate,
     const StageCosts& costs,
@@ -30,9 +31,10 @@ Estimate too_much(
     int64_t budget_bytes) {
   Estimate out;
   const int64_t stages = stage_count(candidate.words);
-  int64_t most = 0;
   const bool is_whole =
       candidate.may_mix || candidate.recompute == RecomputePolicy::Full;
+  std::vector<MemoryParts> positions(
+      static_cast<size_t>(candidate.words.pipeline));
   int32_t begin = 0;
   for (int64_t number = 0; number < stages; ++number) {
     int32_t end =
@@ -42,19 +44,24 @@ Estimate too_much(
                   begin + 1,
                   static_cast<int32_t>(units * (number + 1) / stages));
     end = std::min(end, units);
-    const Stage stage =
-        costs.stage(begin, end, is_whole ? end - begin : 0, number);
-    if (total(stage.memory) > most) {
-      most = total(stage.memory);
-      out.fullest_stage = number;
-      out.memory = stage.memory;
-    }
+    add_stage(
+        positions[static_cast<size_t>(number) % positions.size()],
+        costs.stage(begin, end, is_whole ? end - begin : 0, number).memory);
     begin = end;
   }
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (total(positions[i]) > total(out.memory)) {
+      out.fullest_stage = static_cast<int64_t>(i);
+      out.memory = positions[i];
+    }
+  }
+  const int64_t most = total(out.memory);
   out.needed_bytes = most;
   out.reason =
-      cat(candidate.words.pipeline > 1 ? cat("stage ", out.fullest_stage)
-                                       : "a rank",
+      cat(candidate.words.pipeline == 1 ? "a rank"
+          : stages == candidate.words.pipeline
+              ? cat("stage ", out.fullest_stage)
+              : cat("position ", out.fullest_stage),
           " needs ",
           human_bytes(static_cast<double>(most)),
           " of ",
@@ -71,6 +78,12 @@ Estimator::Estimator(const Graph& graph, const Cluster& cluster)
       cuts_(cuts_of(units_)),
       shrunk_(shrink(graph, units_)),
       samples_(shrunk_.graph, shrunk_.units, cluster) {}
+
+void Estimator::expect(const std::vector<Candidate>& candidates) {
+  for (const Candidate& candidate : candidates) {
+    samples_.expect(key_of(candidate, candidate.recompute));
+  }
+}
 
 const UnitTable& Estimator::table(const SampleKey& key) {
   const auto [at, is_new] = tables_.try_emplace(key);

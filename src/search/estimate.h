@@ -36,6 +36,10 @@ class Estimator {
   int64_t lowered() const { return samples_.lowered(); }
   double sample_seconds() const { return sample_seconds_; }
 
+  // Of the candidates that will be looked at: what is found out about one
+  // serves others, too.
+  void expect(const std::vector<Candidate>& candidates);
+
   // Stages are cut and layers chosen to be made again so that each stage fits
   // the budget and the slowest is as fast as may be: exactly, over all cuts,
   // where a position has one stage.

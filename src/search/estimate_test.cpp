@@ -49,5 +49,29 @@ TEST(Estimate, MemoryIsWhatLoweringFinds) {
   }
 }
 
+// What does not fit needs room for all stages that a position has.
+TEST(Estimate, CountsEveryStageOfAPosition) {
+  const Graph graph = chain_step(12, 64, 256, 256);
+  const Cluster cluster = test_cluster(2, 1e9, 1e8);
+  Estimator estimator(graph, cluster);
+  Candidate candidate;
+  candidate.recompute = RecomputePolicy::None;
+  candidate.may_mix = false;
+  candidate.words.pipeline = 2;
+  candidate.words.micro_batches = 4;
+  candidate.words.schedule = "interleaved";
+  for (const int64_t stages : {4, 6}) {
+    candidate.words.stages = stages;
+    const Estimate roomy = estimator.estimate(candidate, kAnyBytes);
+    ASSERT_EQ(roomy.reason, "");
+    EXPECT_EQ(roomy.stage_starts.size(), static_cast<size_t>(stages));
+    const Estimate tight =
+        estimator.estimate(candidate, total(roomy.memory) / 2);
+    EXPECT_EQ(tight.reason.substr(0, 9), "position ") << tight.reason;
+    EXPECT_GT(tight.needed_bytes, total(roomy.memory) * 9 / 10);
+    EXPECT_LT(tight.needed_bytes, total(roomy.memory) * 5 / 4);
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -24,6 +24,11 @@ int64_t least_divisor(int64_t of) {
   return of;
 }
 
+SampleKey without_policy(SampleKey key) {
+  key.recompute = RecomputePolicy::None;
+  return key;
+}
+
 }  // namespace
 
 Samples::Samples(
@@ -66,6 +71,10 @@ std::vector<UnitCost> Samples::costs(const SampleKey& key) {
   return play_sample(one.sized.program, one.shape, units_, key, cluster_);
 }
 
+void Samples::expect(const SampleKey& key) {
+  expected_.insert(without_policy(key));
+}
+
 Samples::Family& Samples::family_of(const SampleKey& key) {
   SampleKey any = key;
   any.batch_parts = 0;
@@ -74,9 +83,7 @@ Samples::Family& Samples::family_of(const SampleKey& key) {
 }
 
 Samples::Words& Samples::words_of(const SampleKey& key) {
-  SampleKey any = key;
-  any.recompute = RecomputePolicy::None;
-  return words_[any];
+  return words_[without_policy(key)];
 }
 
 Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
@@ -99,10 +106,11 @@ Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
   return out;
 }
 
-// The key, and what will be asked for next: the same for other policies. Of the
-// first policy the one with the most rows, too; of others that in its place,
-// once it has proved to be of use.
-std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
+// The key's words for all policies that are not known. Of the first policy the
+// one with the most rows, too; of others that in its place, once it has proved
+// to be of use. The largest first, so that all cores end together: later
+// policies make more again.
+std::vector<SampleKey> Samples::unknown_policies(const SampleKey& key) {
   const int64_t rows = rows_ / key.batch_parts;
   const int64_t most_rows = rows_ / fewest_parts_;
   SampleKey first = key;
@@ -126,9 +134,28 @@ std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
       keys.push_back(most);
     }
   }
-  // The largest first, so that all cores end together: later policies make more
-  // again.
   std::reverse(keys.begin(), keys.end());
+  return keys;
+}
+
+// The key, and what will be asked for next: the same for other policies, and
+// with the sequence split or not. Words of both kinds in turns, for what those
+// of one kind have in common only one core can find.
+std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
+  const std::vector<SampleKey> same = unknown_policies(key);
+  SampleKey other = key;
+  other.sequence = !key.sequence;
+  const std::vector<SampleKey> next = expected_.contains(without_policy(other))
+                                          ? unknown_policies(other)
+                                          : std::vector<SampleKey>();
+  std::vector<SampleKey> keys;
+  for (size_t i = 0; i < std::max(same.size(), next.size()); ++i) {
+    for (const std::vector<SampleKey>* one : {&same, &next}) {
+      if (i < one->size()) {
+        keys.push_back((*one)[i]);
+      }
+    }
+  }
   // What one has asked for goes by its policy's stand-in.
   SampleKey wanted = key;
   wanted.recompute = same_policy_.at(key.recompute);

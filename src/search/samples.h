@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,10 @@ class Samples {
  public:
   // Keeps references to all of them. `units` are those of the graph's step.
   Samples(const Graph& graph, const StepUnits& units, const Cluster& cluster);
+
+  // Will be asked for, too, with whatever policy: what is lowered is chosen by
+  // that, and never what comes of it.
+  void expect(const SampleKey& key);
 
   // As sample_costs of the key, whatever was asked for before. Throws UserError
   // where a word fits nothing.
@@ -67,6 +72,7 @@ class Samples {
   Lowered lower(const SampleKey& key, Words& words) const;
   void lower_around(const SampleKey& key);
   std::vector<SampleKey> keys_around(const SampleKey& key);
+  std::vector<SampleKey> unknown_policies(const SampleKey& key);
   Words& words_of(const SampleKey& key);
   Between* between(Family& family, int64_t rows) const;
 
@@ -82,6 +88,8 @@ class Samples {
   std::map<RecomputePolicy, Plan> again_;
   std::map<SampleKey, Family> families_;
   std::map<SampleKey, Words> words_;
+  // All of RecomputePolicy::None.
+  std::set<SampleKey> expected_;
   // What lowerings of the step have in common.
   const std::shared_ptr<LoweringMemo> memo_;
   int64_t lowered_ = 0;

@@ -54,6 +54,27 @@ TEST(Samples, CostWhatLoweringSays) {
   }
 }
 
+// What is expected is lowered along with what is asked for, and changes nothing
+// of what that costs.
+TEST(Samples, LowerWhatIsExpectedAtTheSameTime) {
+  const Graph graph = chain_step(2, 64, 32, 64);
+  const StepUnits units = step_units(step_of(graph));
+  const Cluster cluster = test_cluster(4, 1e9, 1e8);
+  const SampleKey key = {.batch_parts = 16, .tensor = 2};
+  SampleKey split = key;
+  split.sequence = true;
+  Samples alone(graph, units, cluster);
+  const auto exact = alone.costs(key);
+  Samples both(graph, units, cluster);
+  both.expect(split);
+  const auto costs = both.costs(key);
+  ASSERT_EQ(exact.size(), costs.size());
+  for (size_t i = 0; i < exact.size(); ++i) {
+    expect_equal(exact[i], costs[i]);
+  }
+  EXPECT_EQ(both.lowered(), 2 * alone.lowered());
+}
+
 // Each parameter has one gradient, though forward reads views of it.
 TEST(Samples, CountAGradientForEachParameter) {
   const Graph graph = chain_step(2, 64, 32, 64);

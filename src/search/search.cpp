@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 
 namespace weft {
@@ -35,7 +36,9 @@ constexpr double kDoubtful = 1.3;
 // step to step fits.
 constexpr int64_t kSmallSize = 1000;
 constexpr double kAnyTimes = 1000;
-// Who computes for so many times what another takes in all is not looked at.
+// Who computes for so many times what another takes in all is not looked at,
+// and who takes that much longer than what is too large to be lowered is not
+// lowered.
 constexpr double kFarOff = 2;
 // Of words that come so near to the best all policies are tried, where they are
 // lowered quickly.
@@ -146,6 +149,7 @@ class Search {
     WEFT_CHECK_USER(
         !all.empty(),
         why_no_mesh(result_.ranks, node, result_.rows, options_.limits));
+    estimator_.expect(all);
     for (size_t i = 0; i < all.size(); ++i) {
       if (i % kProgressEvery == 0) {
         say(cat("estimating ", i, " of ", all.size(), " candidates"));
@@ -275,9 +279,6 @@ class Search {
           if (a.is_doubtful && is_in_need_) {
             return total(a.estimate.memory) < total(b.estimate.memory);
           }
-          if (a.is_doubtful && is_far_over(a) != is_far_over(b)) {
-            return is_far_over(b);
-          }
           return (a.reason.empty() || a.is_doubtful) &&
                  expected(a) < expected(b);
         });
@@ -360,22 +361,57 @@ class Search {
                static_cast<double>(result_.budget_bytes);
   }
 
-  void simulate_in_order() {
+  // Those that fit or nearly do, by their estimates alike: lowering settles
+  // which do. The fastest first.
+  std::vector<Tried*> in_order() {
+    std::vector<Tried*> out;
     for (Tried& tried : result_.tried) {
-      if (!tried.reason.empty() && !tried.is_doubtful) {
-        break;
+      if (tried.reason.empty() || tried.is_doubtful) {
+        out.push_back(&tried);
       }
-      const double least =
-          std::max(tried.estimate.busy_seconds, tried.estimate.wire_seconds);
-      if (tried.simulated_seconds || !can_win(tried.candidate, least) ||
-          is_hopeless(tried)) {
+    }
+    if (!is_in_need_) {
+      std::stable_sort(
+          out.begin(), out.end(), [&](const Tried* a, const Tried* b) {
+            return is_far_over(*a) != is_far_over(*b)
+                       ? is_far_over(*b)
+                       : a->seconds() < b->seconds();
+          });
+    }
+    return out;
+  }
+
+  // What the fastest takes that can only be taken by its estimate; infinite
+  // where none can.
+  double seconds_by_estimate() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Tried& tried : result_.tried) {
+      if (tried.reason.empty() &&
+          size_of(tried.candidate) > options_.most_instructions) {
+        least = std::min(least, tried.estimate.step_seconds);
+      }
+    }
+    return least;
+  }
+
+  void simulate_in_order() {
+    const double enough = kFarOff * seconds_by_estimate();
+    for (Tried* tried : in_order()) {
+      if (tried->estimate.step_seconds > enough &&
+          !is_small(tried->candidate)) {
         continue;
       }
-      if (size_of(tried.candidate) > left_ || is_out_of_time()) {
+      const double least =
+          std::max(tried->estimate.busy_seconds, tried->estimate.wire_seconds);
+      if (tried->simulated_seconds || !can_win(tried->candidate, least) ||
+          is_hopeless(*tried)) {
+        continue;
+      }
+      if (size_of(tried->candidate) > left_ || is_out_of_time()) {
         result_.is_proved = false;
         continue;
       }
-      simulate_one(tried);
+      simulate_one(*tried);
     }
   }
 

@@ -5,6 +5,14 @@
 
 namespace weft {
 
+void add_stage(MemoryParts& to, const MemoryParts& stage) {
+  to.parameter_bytes += stage.parameter_bytes;
+  to.gradient_bytes += stage.gradient_bytes;
+  to.state_bytes += stage.state_bytes;
+  to.kept_bytes += stage.kept_bytes;
+  to.temporary_bytes = std::max(to.temporary_bytes, stage.temporary_bytes);
+}
+
 // Micro-batches of a stage that are under way at once, at the most.
 int64_t StageCosts::under_way(int64_t stage) const {
   const int64_t all = words_.micro_batches;

@@ -24,6 +24,9 @@ struct Stage {
   }
 };
 
+// Of a position that has another stage: temporaries are one stage's at a time.
+void add_stage(MemoryParts& to, const MemoryParts& stage);
+
 class StageCosts {
  public:
   // Keeps references to all of them. `base` is of the candidate's own policy,
