@@ -130,7 +130,8 @@ std::string Scanner::expect_word() {
   return std::string(text_.substr(start, position_ - start));
 }
 
-std::string Scanner::expect_run(bool (*accepts)(char), std::string_view what) {
+std::string_view Scanner::expect_run(
+    bool (*accepts)(char), std::string_view what) {
   skip_space();
   const size_t start = position_;
   while (position_ < text_.size() && accepts(text_[position_])) {
@@ -139,7 +140,7 @@ std::string Scanner::expect_run(bool (*accepts)(char), std::string_view what) {
   if (position_ == start) {
     fail_expected(what);
   }
-  return std::string(text_.substr(start, position_ - start));
+  return text_.substr(start, position_ - start);
 }
 
 int64_t Scanner::expect_int() {

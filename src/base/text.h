@@ -96,8 +96,9 @@ class Scanner {
 
   // [A-Za-z_][A-Za-z0-9_]*
   std::string expect_word();
-  // A run of characters for which `accepts` holds; at least one.
-  std::string expect_run(bool (*accepts)(char), std::string_view what);
+  // A run of characters for which `accepts` holds; at least one. As long as the
+  // text is there.
+  std::string_view expect_run(bool (*accepts)(char), std::string_view what);
   int64_t expect_int();
   // A number; sets `is_integer` when it has neither '.', 'e' nor a word form.
   double expect_number(bool* is_integer, int64_t* integer);

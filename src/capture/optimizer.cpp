@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 
 namespace weft {
 namespace {
@@ -87,16 +88,15 @@ ValueId add_input(
   return input.value;
 }
 
-ValueId find_input(const Function& step, const std::string& key) {
+// By key.
+std::unordered_map<std::string, ValueId> parameters_of(const Function& step) {
+  std::unordered_map<std::string, ValueId> out;
   for (const Input& input : step.inputs) {
-    if (input.kind == InputKind::Parameter && input.keys.front() == key) {
-      return input.value;
+    if (input.kind == InputKind::Parameter) {
+      out.emplace(input.keys.front(), input.value);
     }
   }
-  throw UserError(
-      cat("[capture] the optimizer holds a parameter that the model does not "
-          "have: ",
-          key));
+  return out;
 }
 
 }  // namespace
@@ -108,6 +108,8 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
       gradients[output.key] = output.value;
     }
   }
+  const std::unordered_map<std::string, ValueId> parameters =
+      parameters_of(step);
   NameTable names;
   for (const Value& value : step.values) {
     names.unique("", value.name);
@@ -120,7 +122,13 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
       if (gradient == gradients.end()) {
         continue;
       }
-      const ValueId parameter = find_input(step, key);
+      const auto found = parameters.find(key);
+      WEFT_CHECK_USER(
+          found != parameters.end(),
+          "[capture] the optimizer holds a parameter that the model does not "
+          "have: ",
+          key);
+      const ValueId parameter = found->second;
       const TensorType type = step[parameter].type;
       if (!rate) {
         const std::string name = cat("lr.", g);

@@ -19,6 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// As `python -m weft.capture_file`, but that what importing PyTorch makes is
+// not looked through for garbage again and again, a quarter of the time.
+constexpr const char* kCaptureFile =
+    "import gc; gc.disable(); import runpy; "
+    "runpy.run_module('weft.capture_file', run_name='__main__')";
+
 std::string interpreter(const ModelOptions& options) {
   if (!options.python.empty()) {
     return options.python;
@@ -57,7 +63,7 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   const std::string output = folder.file("model.graph");
   const std::string python = interpreter(options);
   std::vector<std::string> words = {
-      python, "-m", "weft.capture_file", model, output};
+      python, "-c", kCaptureFile, model, output};
   for (const auto& [key, value] : options.set) {
     words.push_back(cat(key, "=", value));
   }

@@ -32,6 +32,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -82,6 +83,13 @@ std::string commented(const std::string& text) {
     out += line.empty() ? "//\n" : cat("// ", line, "\n");
   }
   return out;
+}
+
+// Given back with the process: one by one, the parts of a graph or of a search
+// take longer to give back than most of what is done with them.
+template <typename Large>
+const Large& until_exit(Large large) {
+  return *new Large(std::move(large));
 }
 
 LoadedModel load(const PlanCommandFlags& flags) {
@@ -143,12 +151,12 @@ void run_search(const PlanCommandFlags& flags) {
   }
   std::optional<ProgressLine> line(std::in_place, "capturing");
   const auto begin = std::chrono::steady_clock::now();
-  const LoadedModel loaded = load(flags);
+  const LoadedModel& loaded = until_exit(load(flags));
   const std::chrono::duration<double> load_seconds =
       std::chrono::steady_clock::now() - begin;
   const Graph& graph = loaded.graph;
   options.progress = [&](const std::string& text) { line->say(text); };
-  const SearchResult result = find_plan(graph, cluster, options);
+  const SearchResult& result = until_exit(find_plan(graph, cluster, options));
   std::vector<WhatIf> what_ifs;
   for (const std::vector<ClusterChange>& each : changes) {
     what_ifs.push_back(what_if(graph, cluster, options, each));

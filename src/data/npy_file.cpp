@@ -58,8 +58,8 @@ Header parse_header(std::string_view text) {
   Scanner scanner(text, "its header");
   const auto expect_quoted = [&] {
     scanner.expect("'");
-    std::string word =
-        scanner.expect_run([](char c) { return c != '\''; }, "a name");
+    std::string word(
+        scanner.expect_run([](char c) { return c != '\''; }, "a name"));
     scanner.expect("'");
     return word;
   };

@@ -45,13 +45,14 @@ class FunctionParser {
   ValueId operand();
   struct NewName {
     size_t mark = 0;
-    std::string name;
+    // In the text.
+    std::string_view name;
   };
   NewName new_name();
-  ValueId define(NewName name, TensorType type);
+  ValueId define(const NewName& name, TensorType type);
 
  private:
-  std::string value_name();
+  std::string_view value_name();
   void call(Node* node);
   bool at_word();
   Arg arg(int depth);
@@ -60,7 +61,8 @@ class FunctionParser {
 
   Scanner& scanner_;
   Function function_;
-  std::unordered_map<std::string, ValueId> ids_;
+  // By names in the text.
+  std::unordered_map<std::string_view, ValueId> ids_;
 };
 
 }  // namespace weft

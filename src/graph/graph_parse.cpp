@@ -53,7 +53,7 @@ Kind expect_kind(
   scanner.fail_expected(cat(what, one_of(kinds)));
 }
 
-std::string expect_name(Scanner& scanner, std::string_view what) {
+std::string_view expect_name(Scanner& scanner, std::string_view what) {
   return scanner.expect_run(is_name_char, what);
 }
 
@@ -61,10 +61,10 @@ std::string expect_name(Scanner& scanner, std::string_view what) {
 
 std::string FunctionParser::at_name() {
   scanner_.expect("@");
-  return expect_name(scanner_, "a name");
+  return std::string(expect_name(scanner_, "a name"));
 }
 
-std::string FunctionParser::value_name() {
+std::string_view FunctionParser::value_name() {
   scanner_.expect("%");
   return expect_name(scanner_, "the name of a value");
 }
@@ -126,10 +126,10 @@ Function FunctionParser::function() {
 }
 
 void FunctionParser::input() {
-  NewName name = new_name();
+  const NewName name = new_name();
   scanner_.expect(":");
   Input input;
-  input.value = define(std::move(name), parse_type(scanner_));
+  input.value = define(name, parse_type(scanner_));
   scanner_.expect("=");
   input.kind = expect_kind(scanner_, kInputKinds, "a kind of input: ");
   while (scanner_.peek() == '"') {
@@ -168,7 +168,7 @@ void FunctionParser::node(Phase phase) {
               results.size(),
               " results need as many types)"));
     }
-    const ValueId id = define(std::move(results[i]), parse_type(scanner_));
+    const ValueId id = define(results[i], parse_type(scanner_));
     function_[id].node = static_cast<NodeId>(function_.nodes.size());
     function_[id].result = static_cast<int32_t>(i);
     node.results.push_back(id);
@@ -278,7 +278,7 @@ Arg::List FunctionParser::list(int depth) {
 
 ValueId FunctionParser::operand() {
   const size_t start = scanner_.mark();
-  const std::string name = value_name();
+  const std::string_view name = value_name();
   const auto found = ids_.find(name);
   if (found == ids_.end()) {
     scanner_.fail_at(
@@ -292,12 +292,12 @@ FunctionParser::NewName FunctionParser::new_name() {
   return {mark, value_name()};
 }
 
-ValueId FunctionParser::define(NewName name, TensorType type) {
+ValueId FunctionParser::define(const NewName& name, TensorType type) {
   const auto next = static_cast<ValueId>(function_.values.size());
   if (!ids_.emplace(name.name, next).second) {
     scanner_.fail_at(name.mark, cat("%", name.name, " is defined twice"));
   }
-  return add_value(function_, std::move(name.name), std::move(type));
+  return add_value(function_, std::string(name.name), std::move(type));
 }
 
 Graph parse_graph(std::string_view text, const std::string& source) {

@@ -16,6 +16,7 @@
 #include "lower/pass.h"
 #include "lower/time_layout.h"
 #include "ops/op_def.h"
+#include "plan/pattern_index.h"
 
 #include <algorithm>
 #include <optional>
@@ -57,13 +58,15 @@ class Propagation {
     for (const Decision& one : lowering.reads) {
       reads.emplace(one.pattern, &one);
     }
+    const PatternIndex decisions(lowering.plan.decisions);
     for (size_t i = 0; i < step_.values.size(); ++i) {
       const Value& value = step_.values[i];
       made_.push_back(replicated(static_cast<int>(value.type.sizes.size())));
       const auto read = reads.find(value.name);
-      const Decision* decision = read != reads.end()
-                                     ? read->second
-                                     : decision_for(lowering.plan, value.name);
+      const Decision* decision =
+          read != reads.end()
+              ? read->second
+              : decision_for(lowering.plan, decisions, value.name);
       if (decision != nullptr) {
         decided_[i] =
             canonical(only_on(decision->layout, mesh_), value.type, mesh_);

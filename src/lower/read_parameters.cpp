@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "lower/pass.h"
 #include "ops/op_def.h"
+#include "plan/pattern_index.h"
 
 #include <map>
 #include <utility>
@@ -20,9 +21,10 @@ class ParameterReads {
         step_(*find_function(lowering.graph, "step")),
         before_(step_.nodes),
         stored_(step_.values.size(), false) {
+    const PatternIndex decisions(lowering.plan.decisions);
     for (const Input& input : step_.inputs) {
       const Decision* decision =
-          decision_for(lowering.plan, step_[input.value].name);
+          decision_for(lowering.plan, decisions, step_[input.value].name);
       if (input.kind == InputKind::Parameter && decision != nullptr &&
           decision->compute && *decision->compute != decision->layout) {
         stored_[index(input.value)] = true;

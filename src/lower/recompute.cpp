@@ -12,6 +12,7 @@
 #include "lower/exchanged_values.h"
 #include "lower/pass.h"
 #include "ops/op_def.h"
+#include "plan/pattern_index.h"
 
 #include <algorithm>
 #include <set>
@@ -37,15 +38,17 @@ class Recomputation {
       : lowering_(lowering),
         step_(*find_function(lowering.graph, "step")),
         plan_(lowering.plan),
+        decisions_(plan_.decisions),
         count_(step_.nodes.size()),
         root_(step_.values.size()),
         last_forward_(step_.values.size(), 0),
         first_later_(step_.values.size(), count_),
         again_(step_.values.size(), false),
         made_(step_.values.size(), ValueId::None) {
+    const PatternIndex again(plan_.recompute);
     for (const Value& value : step_.values) {
       is_exchanged_.push_back(exchanged.contains(value.name));
-      is_named_.push_back(is_recomputed(plan_, value.name));
+      is_named_.push_back(again.has_match(value.name));
     }
   }
 
@@ -219,7 +222,7 @@ class Recomputation {
           step_, cat(step_[result].name, ".again"), step_[result].type);
       made_[index(result)] = fresh;
       // It lies where the first one does.
-      if (const Decision* decision = decision_for(plan_, step_[result].name)) {
+      if (const Decision* decision = decision_for(plan_, decisions_, step_[result].name)) {
         lowering_.reads.push_back(
             {.pattern = step_[fresh].name, .layout = decision->layout});
       }
@@ -244,6 +247,7 @@ class Recomputation {
   Lowering& lowering_;
   Function& step_;
   const Plan& plan_;
+  const PatternIndex decisions_;
   // By value: making it again would repeat a transfer.
   std::vector<bool> is_exchanged_;
   // By value: a line of the plan names it.

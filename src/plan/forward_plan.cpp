@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/forward_plan.h"
 
+#include "plan/pattern_index.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,12 +15,18 @@ namespace {
 // Without the lines that name nothing of the graph.
 Plan lines_for(Plan plan, const Graph& graph) {
   const Function& step = step_of(graph);
-  std::erase_if(plan.decisions, [&](const Decision& line) {
-    return std::none_of(
-        step.values.begin(), step.values.end(), [&](const Value& value) {
-          return matches(line.pattern, value.name);
-        });
-  });
+  std::vector<bool> is_found(plan.decisions.size());
+  const PatternIndex patterns(plan.decisions);
+  for (const Value& value : step.values) {
+    patterns.for_each_match(value.name, [&](size_t i) { is_found[i] = true; });
+  }
+  std::vector<Decision> found;
+  for (size_t i = 0; i < plan.decisions.size(); ++i) {
+    if (is_found[i]) {
+      found.push_back(plan.decisions[i]);
+    }
+  }
+  plan.decisions = std::move(found);
   std::erase_if(plan.keeps, [&](const StageKeep& line) {
     return std::none_of(
         step.inputs.begin(), step.inputs.end(), [&](const Input& input) {
@@ -42,10 +50,11 @@ Plan plan_for_part(Plan plan, const Graph& whole, const Graph& part) {
   // By parameter and sizes: a state may have fewer dims.
   std::map<std::pair<std::string, Dims>, const Decision*> by_parameter;
   std::set<std::string> known;
+  const PatternIndex decisions(plan.decisions);
   for (const Input& input : step.inputs) {
     const Value& value = step[input.value];
     known.insert(value.name);
-    const Decision* decision = decision_for(plan, value.name);
+    const Decision* decision = decision_for(plan, decisions, value.name);
     if (input.kind == InputKind::State && decision != nullptr) {
       by_parameter.try_emplace(
           {parameter_of(input), value.type.sizes}, decision);

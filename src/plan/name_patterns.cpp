@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/name_patterns.h"
 
+#include "plan/pattern_index.h"
+
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -44,51 +46,48 @@ bool says_the_same(const Decision& a, const Decision& b) {
 
 std::vector<Decision> with_patterns(
     const std::vector<Decision>& decisions, const Function& step) {
+  // What could stand in place of several decisions, the first of which it says.
+  struct Line {
+    std::string pattern;
+    const Decision* first = nullptr;
+    // All that it matches have decisions that say the same.
+    bool holds = false;
+    bool is_written = false;
+  };
   std::unordered_map<std::string_view, const Decision*> by_name;
-  std::unordered_map<std::string, std::vector<const Decision*>> by_pattern;
-  std::vector<std::string> patterns;
+  std::unordered_map<std::string, size_t> line_of;
+  std::vector<Line> lines;
+  std::vector<size_t> line_for;
   for (const Decision& decision : decisions) {
     by_name[decision.pattern] = &decision;
-    patterns.push_back(layer_pattern(decision.pattern));
-    by_pattern[patterns.back()].push_back(&decision);
-  }
-  // Whether all that the pattern matches have decisions that say the same.
-  const auto holds = [&](const std::string& pattern) {
-    const std::vector<const Decision*>& all = by_pattern.at(pattern);
-    const auto agrees = [&](const Decision* other) {
-      return says_the_same(*other, *all.front());
-    };
-    if (all.size() == 1 || !std::all_of(all.begin(), all.end(), agrees)) {
-      return false;
+    std::string pattern = layer_pattern(decision.pattern);
+    const auto [at, is_new] = line_of.try_emplace(pattern, lines.size());
+    line_for.push_back(at->second);
+    if (is_new) {
+      lines.push_back({.pattern = std::move(pattern), .first = &decision});
+    } else {
+      lines[at->second].holds = true;
     }
-    // Most names differ in how they end.
-    const std::string_view end =
-        std::string_view(pattern).substr(pattern.rfind('*') + 1);
-    return std::all_of(
-        step.values.begin(), step.values.end(), [&](const Value& value) {
-          if (!value.name.ends_with(end) || !matches(pattern, value.name)) {
-            return true;
-          }
-          const auto it = by_name.find(value.name);
-          return it != by_name.end() && agrees(it->second);
-        });
-  };
-  std::unordered_map<std::string, bool> known;
-  std::unordered_set<std::string> written;
+  }
+  const PatternIndex patterns(lines);
+  for (const Value& value : step.values) {
+    const auto decided = by_name.find(value.name);
+    patterns.for_each_match(value.name, [&](size_t number) {
+      Line& line = lines[number];
+      line.holds = line.holds && decided != by_name.end() &&
+                   says_the_same(*decided->second, *line.first);
+    });
+  }
   std::vector<Decision> out;
   for (size_t i = 0; i < decisions.size(); ++i) {
-    const std::string& pattern = patterns[i];
-    if (written.contains(pattern)) {
+    Line& line = lines[line_for[i]];
+    if (line.is_written) {
       continue;
     }
-    const auto [at, is_new] = known.try_emplace(pattern, false);
-    if (is_new) {
-      at->second = holds(pattern);
-    }
     out.push_back(decisions[i]);
-    if (at->second) {
-      out.back().pattern = pattern;
-      written.insert(pattern);
+    if (line.holds) {
+      out.back().pattern = line.pattern;
+      line.is_written = true;
     }
   }
   return out;

@@ -68,13 +68,6 @@ const Layout& compute_layout(const Decision& decision) {
   return decision.compute ? *decision.compute : decision.layout;
 }
 
-bool is_recomputed(const Plan& plan, std::string_view value_name) {
-  return std::any_of(
-      plan.recompute.begin(), plan.recompute.end(), [&](const Recompute& line) {
-        return matches(line.pattern, value_name);
-      });
-}
-
 std::optional<int64_t> kept_in(const Plan& plan, std::string_view value_name) {
   for (auto it = plan.keeps.rbegin(); it != plan.keeps.rend(); ++it) {
     if (matches(it->pattern, value_name)) {

@@ -161,8 +161,6 @@ bool matches(std::string_view pattern, std::string_view name);
 const Decision* decision_for(const Plan& plan, std::string_view value_name);
 // How forward and backward read the value that it is about.
 const Layout& compute_layout(const Decision& decision);
-// Whether one of the plan's `recompute` lines names the value.
-bool is_recomputed(const Plan& plan, std::string_view value_name);
 
 std::string print(const Plan& plan);
 std::string print(const Decision& decision);

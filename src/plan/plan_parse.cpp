@@ -127,8 +127,8 @@ class PlanParser {
 
   std::string pattern() {
     scanner_.expect("%");
-    return scanner_.expect_run(
-        is_pattern_char, "the name of a value or a pattern");
+    return std::string(scanner_.expect_run(
+        is_pattern_char, "the name of a value or a pattern"));
   }
 
   Scanner scanner_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
+#include "plan/pattern_index.h"
+
 #include "base/error.h"
 #include "plan/forward_plan.h"
 #include "plan/rank_names.h"
@@ -76,8 +78,8 @@ TEST(Plan, SettingsStandBeforeDecisions) {
   EXPECT_EQ(plan.schedule, "zb-h1");
   EXPECT_EQ(stage_count(plan), 2);
   EXPECT_EQ(print(stage_mesh(plan.mesh)), "<data=2>");
-  EXPECT_TRUE(is_recomputed(plan, "fc/mm"));
-  EXPECT_FALSE(is_recomputed(plan, "fc.weight"));
+  EXPECT_TRUE(PatternIndex(plan.recompute).has_match("fc/mm"));
+  EXPECT_FALSE(PatternIndex(plan.recompute).has_match("fc.weight"));
   EXPECT_EQ(print(compute_layout(plan.decisions.at(0))), "[-, -]");
   EXPECT_EQ(plan.decisions.at(0).where, "p:8");
   EXPECT_TRUE(plan.recompute_collectives);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "plan/pattern_index.h"
 #include "plan/plan.h"
 #include "plan/plan_place.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 namespace weft {
@@ -149,6 +150,9 @@ class PlanVerifier {
         "; write one line for every stage but the first, so that there are ",
         positions,
         " stages or a multiple of it");
+    if (plan_.stages.empty()) {
+      return;
+    }
     const std::vector<std::string> names = made_in_forward();
     // An update by itself has nothing to cut: `keep` lines say who does what.
     if (names.empty()) {
@@ -259,18 +263,19 @@ class PlanVerifier {
   }
 
   void check_recompute() const {
+    if (plan_.recompute.empty()) {
+      return;
+    }
     const std::vector<std::string> names = made_in_forward();
-    // Most lines are names.
-    const std::unordered_set<std::string_view> known(
-        names.begin(), names.end());
-    for (const Recompute& line : plan_.recompute) {
-      const bool found =
-          known.contains(line.pattern) ||
-          std::any_of(names.begin(), names.end(), [&](const auto& name) {
-            return matches(line.pattern, name);
-          });
+    const PatternIndex patterns(plan_.recompute);
+    std::vector<bool> found(plan_.recompute.size());
+    for (const std::string& name : names) {
+      patterns.for_each_match(name, [&](size_t i) { found[i] = true; });
+    }
+    for (size_t i = 0; i < plan_.recompute.size(); ++i) {
+      const Recompute& line = plan_.recompute[i];
       WEFT_CHECK_USER(
-          found,
+          found[i],
           start(line.where),
           "recompute %",
           line.pattern,
@@ -282,15 +287,15 @@ class PlanVerifier {
   void check_decisions() const {
     std::vector<std::vector<ValueId>> about(plan_.decisions.size());
     std::vector<bool> found(plan_.decisions.size());
+    const PatternIndex patterns(plan_.decisions);
     for (size_t v = 0; v < step_.values.size(); ++v) {
-      bool is_decided = false;
-      for (size_t i = plan_.decisions.size(); i-- > 0;) {
-        if (matches(plan_.decisions[i].pattern, step_.values[v].name)) {
-          found[i] = true;
-          if (!std::exchange(is_decided, true)) {
-            about[i].push_back(static_cast<ValueId>(v));
-          }
-        }
+      std::optional<size_t> last;
+      patterns.for_each_match(step_.values[v].name, [&](size_t i) {
+        found[i] = true;
+        last = std::max(last.value_or(0), i);
+      });
+      if (last) {
+        about[*last].push_back(static_cast<ValueId>(v));
       }
     }
     for (size_t i = 0; i < plan_.decisions.size(); ++i) {

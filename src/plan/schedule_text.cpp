@@ -98,7 +98,7 @@ class ScheduleParser {
 
   Unit take_unit(int64_t position) {
     const size_t mark = scanner_.mark();
-    const std::string token = scanner_.expect_run(is_unit_char, "a unit");
+    const std::string token(scanner_.expect_run(is_unit_char, "a unit"));
     std::string_view rest = token;
     Unit unit;
     unit.kind = static_cast<UnitKind>(kKindLetters.find(rest.front()));

@@ -260,7 +260,7 @@ class BlockParser {
     if (start.kind == TransferKind::Receive) {
       scanner_.expect(":");
       start.results.push_back(
-          lines_.define(std::move(names.front()), parse_type(scanner_)));
+          lines_.define(names.front(), parse_type(scanner_)));
       places(block, 1);
       scanner_.expect("from");
       start.peer = scanner_.expect_int();
@@ -274,7 +274,7 @@ class BlockParser {
       const ValueId operand = start.operands[i];
       Moved moved = after(start, operand, block->layouts[index(operand)], mark);
       start.results.push_back(
-          lines_.define(std::move(names[i]), std::move(moved.type)));
+          lines_.define(names[i], std::move(moved.type)));
       block->layouts.push_back(std::move(moved.layout));
       block->parts.push_back(block->parts[index(operand)]);
       block->overwrites.push_back(ValueId::None);

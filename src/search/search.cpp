@@ -20,6 +20,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <memory>
 
 namespace weft {
 namespace {
@@ -607,7 +608,10 @@ class Search {
 
 SearchResult search(
     const Graph& graph, const Cluster& cluster, const SearchOptions& options) {
-  return Search(graph, cluster, options).run();
+  const auto workings = std::make_shared<Search>(graph, cluster, options);
+  SearchResult result = workings->run();
+  result.workings = workings;
+  return result;
 }
 
 double flops_utilisation(const SearchResult& result, const Tried& tried) {

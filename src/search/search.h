@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -103,6 +104,9 @@ struct SearchResult {
   int64_t simulated = 0;
   double seconds = 0;
   SearchSeconds by_stage;
+  // What it was found by, large, and given back with the result: for whoever
+  // ends soon it need not be at all.
+  std::shared_ptr<const void> workings;
 };
 
 // Throws UserError for limits that contradict each other or the cluster.

@@ -59,7 +59,6 @@ class Shrinking {
       }
     }
     out.graph.name = graph_.name;
-    out.graph.modules = graph_.modules;
     out.graph.constants = graph_.constants;
     out.graph.functions.push_back(rest());
     renumber_units(out);

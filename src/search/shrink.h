@@ -16,7 +16,8 @@ namespace weft {
 inline constexpr int32_t kCopiesKept = 3;
 
 struct ShrunkStep {
-  // With the function `step` alone; names are those of the whole step.
+  // With the function `step` alone, and no modules; names are those of the
+  // whole step.
   Graph graph;
   StepUnits units;
   // By unit of the whole step, the unit of `units` that costs as much.

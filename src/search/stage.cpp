@@ -99,11 +99,11 @@ Stage StageCosts::stage(
       .whole_again = whole_again,
       .cost = {},
       .memory = {}};
-  const UnitCost again = between(whole_, begin, begin + whole_again);
-  const UnitCost rest = between(base_, begin + whole_again, end);
-  out.cost = whole_again == 0             ? rest
-             : whole_again == end - begin ? again
-                                          : sum(again, rest);
+  const int32_t middle = begin + whole_again;
+  out.cost = whole_again == 0 ? between(base_, begin, end)
+             : middle == end  ? between(whole_, begin, end)
+                              : sum(between(whole_, begin, middle),
+                                    between(base_, middle, end));
   out.memory = memory(out.cost, number);
   return out;
 }

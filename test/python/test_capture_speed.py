@@ -47,7 +47,8 @@ def test_nodes_and_costs_are_linear_in_layers():
 @pytest.mark.clock
 def test_time_is_linear_in_layers():
     weft_seconds(2)
-    # Enough of them that both arms outgrow the caches, and turns until noise has left each arm alone once.
-    short, long = zip(*((weft_seconds(48)[0], weft_seconds(192)[0]) for _ in range(5)), strict=True)
-    # Four times the layers, with room for what does not depend on them.
+    # Long enough that both arms have outgrown the caches (a layer of 48 takes half of what one of 192 does), and what
+    # grows faster than the layers shows; turns until noise has left each arm alone once.
+    short, long = zip(*((weft_seconds(192)[0], weft_seconds(768)[0]) for _ in range(5)), strict=True)
+    print(f"{min(short):.3f} s, four times the layers {min(long):.3f} s, {min(long) / min(short):.2f}x")
     assert min(long) <= 6 * min(short)
