@@ -62,8 +62,7 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   const TemporaryFolder folder;
   const std::string output = folder.file("model.graph");
   const std::string python = interpreter(options);
-  std::vector<std::string> words = {
-      python, "-c", kCaptureFile, model, output};
+  std::vector<std::string> words = {python, "-c", kCaptureFile, model, output};
   for (const auto& [key, value] : options.set) {
     words.push_back(cat(key, "=", value));
   }

@@ -222,7 +222,8 @@ class Recomputation {
           step_, cat(step_[result].name, ".again"), step_[result].type);
       made_[index(result)] = fresh;
       // It lies where the first one does.
-      if (const Decision* decision = decision_for(plan_, decisions_, step_[result].name)) {
+      if (const Decision* decision =
+              decision_for(plan_, decisions_, step_[result].name)) {
         lowering_.reads.push_back(
             {.pattern = step_[fresh].name, .layout = decision->layout});
       }

@@ -13,9 +13,19 @@ void PatternIndex::add(std::string_view pattern) {
     by_name_[pattern].push_back(number);
     return;
   }
-  const std::string_view end = pattern.substr(star + 1);
-  by_end_[end].push_back(number);
+  std::string_view end = pattern.substr(star + 1);
+  end.remove_prefix(end.size() - std::min(end.size(), kMostLookedUp));
+  by_end_[key_of(end)].push_back(number);
   end_lengths_.insert(end.size());
+}
+
+// Another for each end.
+uint64_t PatternIndex::key_of(std::string_view end) {
+  uint64_t key = end.size();
+  for (const char c : end) {
+    key = key << 8 | static_cast<unsigned char>(c);
+  }
+  return key;
 }
 
 bool PatternIndex::has_match(std::string_view name) const {

@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -28,16 +29,18 @@ class PatternIndex {
   // means anything.
   template <typename Each>
   void for_each_match(std::string_view name, Each each) const {
-    if (const auto at = by_name_.find(name); at != by_name_.end()) {
-      for (const size_t number : at->second) {
-        each(number);
+    if (!by_name_.empty()) {
+      if (const auto at = by_name_.find(name); at != by_name_.end()) {
+        for (const size_t number : at->second) {
+          each(number);
+        }
       }
     }
     for (const size_t length : end_lengths_) {
       if (length > name.size()) {
         break;
       }
-      const auto at = by_end_.find(name.substr(name.size() - length));
+      const auto at = by_end_.find(key_of(name.substr(name.size() - length)));
       if (at == by_end_.end()) {
         continue;
       }
@@ -54,13 +57,17 @@ class PatternIndex {
   std::optional<size_t> last_match(std::string_view name) const;
 
  private:
+  // Of an end, so many characters are looked up.
+  static constexpr size_t kMostLookedUp = 4;
+
   void add(std::string_view pattern);
+  static uint64_t key_of(std::string_view end);
 
   std::vector<std::string_view> patterns_;
   // Those without '*'.
   std::unordered_map<std::string_view, std::vector<size_t>> by_name_;
-  // The others, by what stands after the last '*'.
-  std::unordered_map<std::string_view, std::vector<size_t>> by_end_;
+  // The others, by the end of what stands after the last '*'.
+  std::unordered_map<uint64_t, std::vector<size_t>> by_end_;
   std::set<size_t> end_lengths_;
 };
 

@@ -2,7 +2,6 @@
 #include "plan/pattern_index.h"
 
 #include <gtest/gtest.h>
-
 #include <string>
 
 namespace weft {

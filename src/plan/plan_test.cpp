@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
-#include "plan/pattern_index.h"
-
 #include "base/error.h"
 #include "plan/forward_plan.h"
+#include "plan/pattern_index.h"
 #include "plan/rank_names.h"
 
 #include <filesystem>

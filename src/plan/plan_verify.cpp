@@ -303,10 +303,23 @@ class PlanVerifier {
       if (!found[i]) {
         fail_unknown(decision);
       }
+      // Layers are alike: what holds of a value holds of the next.
+      ValueId last = ValueId::None;
       for (const ValueId value : about[i]) {
-        check(decision, value);
+        if (last == ValueId::None || !is_alike(value, last)) {
+          check(decision, value);
+        }
+        last = value;
       }
     }
+  }
+
+  // For all that a decision may say of them.
+  bool is_alike(ValueId a, ValueId b) const {
+    const bool is_input = step_[a].node == NodeId::None;
+    return is_input == (step_[b].node == NodeId::None) &&
+           (!is_input || kinds_[index(a)] == kinds_[index(b)]) &&
+           step_[a].type == step_[b].type;
   }
 
   [[noreturn]] void fail_unknown(const Decision& decision) const {

@@ -273,8 +273,7 @@ class BlockParser {
     for (size_t i = 0; i < names.size(); ++i) {
       const ValueId operand = start.operands[i];
       Moved moved = after(start, operand, block->layouts[index(operand)], mark);
-      start.results.push_back(
-          lines_.define(names[i], std::move(moved.type)));
+      start.results.push_back(lines_.define(names[i], std::move(moved.type)));
       block->layouts.push_back(std::move(moved.layout));
       block->parts.push_back(block->parts[index(operand)]);
       block->overwrites.push_back(ValueId::None);

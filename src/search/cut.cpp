@@ -145,8 +145,11 @@ class Cutting {
     double low = std::max(
         base_.slowest_seconds,
         base_.before_seconds.back() / static_cast<double>(stages_));
+    // Where memory leaves them free, stages that each take a unit more than
+    // their share are a cut.
+    const double enough = low + base_.slowest_seconds;
     for (int i = 0; i < kHalvings && high - low > kNearEnough * high; ++i) {
-      const double middle = (low + high) / 2;
+      const double middle = i == 0 && enough < high ? enough : (low + high) / 2;
       std::optional<std::vector<Stage>> now = fill(middle);
       if (now) {
         high = slowest(*now);

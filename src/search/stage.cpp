@@ -103,7 +103,7 @@ Stage StageCosts::stage(
   out.cost = whole_again == 0 ? between(base_, begin, end)
              : middle == end  ? between(whole_, begin, end)
                               : sum(between(whole_, begin, middle),
-                                    between(base_, middle, end));
+                                   between(base_, middle, end));
   out.memory = memory(out.cost, number);
   return out;
 }
