@@ -39,7 +39,9 @@ from weft.capture import capture_function
 
 
 def main(arguments):
+    """Gives what was captured: the process ends before it would be taken apart."""
     model, output, *settings = arguments
+    captured = None
     leave_out_compiler()
     try:
         function = load_function(model)
@@ -55,6 +57,7 @@ def main(arguments):
     except UserError as error:
         report = {"error": str(error)}
     pathlib.Path(output + ".json").write_text(json.dumps(report))
+    return captured
 
 
 def leave_out_compiler():
@@ -201,5 +204,5 @@ def describe(error):
 if __name__ == "__main__":
     # The report of the caller goes to the real standard output.
     os.dup2(2, 1)
-    main(sys.argv[1:])
+    kept = main(sys.argv[1:])
     end_at_once()

@@ -46,6 +46,9 @@ bool says_the_same(const Decision& a, const Decision& b) {
 
 std::vector<Decision> with_patterns(
     const std::vector<Decision>& decisions, const Function& step) {
+  if (decisions.empty()) {
+    return {};
+  }
   // What could stand in place of several decisions, the first of which it says.
   struct Line {
     std::string pattern;
@@ -71,11 +74,13 @@ std::vector<Decision> with_patterns(
   }
   const PatternIndex patterns(lines);
   for (const Value& value : step.values) {
-    const auto decided = by_name.find(value.name);
     patterns.for_each_match(value.name, [&](size_t number) {
       Line& line = lines[number];
-      line.holds = line.holds && decided != by_name.end() &&
-                   says_the_same(*decided->second, *line.first);
+      if (line.holds) {
+        const auto decided = by_name.find(value.name);
+        line.holds = decided != by_name.end() &&
+                     says_the_same(*decided->second, *line.first);
+      }
     });
   }
   std::vector<Decision> out;

@@ -62,8 +62,11 @@ std::vector<Belongings> belongings(const Function& step) {
     }
   }
   for (const Node& node : step.nodes) {
+    if (node.phase != Phase::Optimizer) {
+      continue;
+    }
     const std::vector<ValueId> read = operands(node);
-    if (node.phase != Phase::Optimizer || read.size() < 2) {
+    if (read.size() < 2) {
       continue;
     }
     const auto it = by_value.find(read[0]);

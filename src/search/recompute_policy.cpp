@@ -153,12 +153,19 @@ void set_recompute(
     const std::vector<RecomputePolicy>& policies,
     const std::vector<bool>& keeps_output) {
   WEFT_CHECK(policies.size() == units.units.size(), "one policy a unit");
-  const std::vector<bool> chosen =
-      ValuesAgain(step, units).choose(policies, keeps_output);
+  const bool names_values =
+      std::any_of(policies.begin(), policies.end(), [](RecomputePolicy policy) {
+        return policy == RecomputePolicy::Selective ||
+               policy == RecomputePolicy::Full;
+      });
   std::vector<std::string> names;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    if (chosen[i]) {
-      names.push_back(step.values[i].name);
+  if (names_values) {
+    const std::vector<bool> chosen =
+        ValuesAgain(step, units).choose(policies, keeps_output);
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i]) {
+        names.push_back(step.values[i].name);
+      }
     }
   }
   set_recompute(plan, step, names);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_set>
 
 namespace weft {
@@ -140,8 +141,8 @@ class Shrinking {
   Function rest() {
     Function out;
     out.name = step_.name;
-    out.values = step_.values;
-    out.outputs = step_.outputs;
+    // The others are nobody's, and `renumber` leaves them out.
+    out.values.resize(step_.values.size());
     std::vector<bool> is_read(step_.values.size(), false);
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
       if (!is_dropped_[static_cast<size_t>(units_.of_node[i])]) {
@@ -149,7 +150,7 @@ class Shrinking {
             step_.nodes[i], [&](ValueId read) { is_read[index(read)] = true; });
       }
     }
-    std::unordered_set<std::string> gone;
+    std::unordered_set<std::string_view> gone;
     std::vector<Input> inputs;
     for (size_t i = 0; i < step_.inputs.size(); ++i) {
       const Input& input = step_.inputs[i];
@@ -164,6 +165,7 @@ class Shrinking {
         is_input_kept_.push_back(false);
       } else {
         inputs.push_back(input);
+        out[input.value] = step_[input.value];
         is_input_kept_.push_back(true);
       }
     }
@@ -173,20 +175,23 @@ class Shrinking {
         continue;
       }
       Node node = step_.nodes[i];
+      for (const ValueId result : node.results) {
+        out[result] = step_[result];
+      }
       replace_operands(node, now_);
       node.releases.clear();
       node.overwrites = ValueId::None;
       out.nodes.push_back(std::move(node));
     }
-    std::erase_if(out.outputs, [&](const Output& output) {
-      const NodeId maker = step_[now_[index(output.value)]].node;
+    for (const Output& output : step_.outputs) {
+      const ValueId now = now_[index(output.value)];
+      const NodeId maker = step_[now].node;
       const bool is_made =
           maker == NodeId::None ||
           !is_dropped_[static_cast<size_t>(units_.of_node[index(maker)])];
-      return gone.contains(output.key) || !is_made;
-    });
-    for (Output& output : out.outputs) {
-      output.value = now_[index(output.value)];
+      if (is_made && !gone.contains(output.key)) {
+        out.outputs.push_back({output.kind, output.key, now});
+      }
     }
     renumber(out);
     return out;
