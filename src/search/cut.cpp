@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time and memory of a stage grow with every unit. So for a limit of time,
-// filling one stage after the other as far as time and memory allow finds a cut
-// if there is one; and the least limit is found by halving.
+// Time and memory of a stage grow with every unit, and an earlier stage needs
+// no less memory for the same units. So for a limit of time, filling one stage
+// after the other as far as time and memory allow, the last one first, finds a
+// cut if there is one; and the least limit is found by halving.
 #include "search/cut.h"
 
 #include <algorithm>
@@ -15,6 +16,34 @@ constexpr int kHalvings = 30;
 // Where halving ends: the slowest stage is that near to the fastest it can be.
 constexpr double kNearEnough = 5e-4;
 
+// The least count above `low` whose bytes fit: of `low` they do not, of `high`
+// they do. Bytes fall with the count, nearly along a line, which is followed
+// before the rest is halved.
+template <typename BytesOf>
+int32_t least_that_fits(
+    int32_t low, int32_t high, int64_t budget, const BytesOf& bytes_of) {
+  constexpr int kFollowed = 4;
+  int64_t low_bytes = bytes_of(low);
+  int64_t high_bytes = bytes_of(high);
+  for (int i = 0; high - low > 1; ++i) {
+    const double share = static_cast<double>(low_bytes - budget) /
+                         static_cast<double>(low_bytes - high_bytes);
+    const auto along = static_cast<int32_t>(std::ceil(share * (high - low)));
+    const int32_t middle = i < kFollowed
+                               ? std::clamp(low + along, low + 1, high - 1)
+                               : (low + high) / 2;
+    const int64_t bytes = bytes_of(middle);
+    if (bytes <= budget) {
+      high = middle;
+      high_bytes = bytes;
+    } else {
+      low = middle;
+      low_bytes = bytes;
+    }
+  }
+  return high;
+}
+
 class Cutting {
  public:
   Cutting(
@@ -26,136 +55,142 @@ class Cutting {
         candidate_(candidate),
         costs_(costs),
         base_(costs.base()),
-        cuts_(cuts),
         budget_(budget),
-        units_(cuts.units()),
-        stages_(stage_count(candidate.words)) {}
+        stages_(static_cast<size_t>(stage_count(candidate.words))) {
+    bounds_.push_back(0);
+    bounds_.insert(bounds_.end(), cuts.places.begin(), cuts.places.end());
+    for (const int32_t unit : bounds_) {
+      seconds_.push_back(base_.before_seconds[static_cast<size_t>(unit)]);
+    }
+  }
 
   std::optional<std::vector<Stage>> run() const {
-    return stages_ == words_.pipeline ? best_cut() : even_cut();
+    return static_cast<int64_t>(stages_) == words_.pipeline ? best_cut()
+                                                            : even_cut();
   }
 
  private:
-  // The stage with as few units made again whole as fit; none when nothing
-  // does.
-  std::optional<Stage> fitting(
-      int32_t begin, int32_t end, int64_t number) const {
-    Stage stage = costs_.stage(begin, end, 0, number);
-    if (total(stage.memory) <= budget_) {
-      return stage;
+  Stage stage(size_t begin, size_t end, int32_t whole, size_t number) const {
+    return costs_.stage(
+        bounds_[begin], bounds_[end], whole, static_cast<int64_t>(number));
+  }
+
+  // The stage between two bounds with as few units made again whole as fit;
+  // none when nothing does.
+  std::optional<Stage> fitting(size_t begin, size_t end, size_t number) const {
+    Stage out = stage(begin, end, 0, number);
+    if (total(out.memory) <= budget_) {
+      return out;
     }
     if (!candidate_.may_mix) {
       return std::nullopt;
     }
-    stage = costs_.stage(begin, end, end - begin, number);
-    if (total(stage.memory) > budget_) {
+    const auto bytes_with = [&](int32_t whole) {
+      return total(stage(begin, end, whole, number).memory);
+    };
+    const int32_t units = bounds_[end] - bounds_[begin];
+    if (bytes_with(units) > budget_) {
       return std::nullopt;
     }
-    int32_t low = 0;
-    int32_t high = end - begin;
-    while (high - low > 1) {
-      const int32_t middle = (low + high) / 2;
-      const Stage now = costs_.stage(begin, end, middle, number);
-      if (total(now.memory) <= budget_) {
-        high = middle;
-        stage = now;
-      } else {
-        low = middle;
-      }
-    }
-    return stage;
+    return stage(
+        begin, end, least_that_fits(0, units, budget_, bytes_with), number);
   }
 
-  // Where a stage ends at the latest that so many follow.
-  int32_t latest_end(int64_t following) const {
-    return cuts_
-        .places[cuts_.places.size() - 1 - static_cast<size_t>(following)];
-  }
-
-  // The last place at which a stage may end, from `begin` on and no later than
-  // `end`; -1: none.
-  int32_t last_cut(int32_t begin, int32_t end) const {
-    const int32_t cut = cuts_.at_or_before[static_cast<size_t>(end)];
-    return cut > begin ? cut : -1;
-  }
-
-  // The longest stage from `begin` on that takes no longer than the limit; time
-  // and memory grow with every unit.
-  std::optional<Stage> longest(
-      int32_t begin, int32_t most, int64_t number, double limit) const {
+  // Where the longest stage begins that ends at `end` and takes no longer than
+  // the limit: at `earliest` or later, and at `latest` or earlier, which is
+  // known to do if it is before `end`. At `end`: nowhere.
+  size_t begin_of_longest(
+      size_t earliest,
+      size_t latest,
+      size_t end,
+      size_t number,
+      double limit) const {
+    const auto is_within = [&](size_t begin) {
+      const std::optional<Stage> found = fitting(begin, end, number);
+      return found && found->seconds() <= limit;
+    };
     // What is made again only adds to this.
-    const std::vector<double>& seconds = base_.before_seconds;
-    const auto beyond = std::upper_bound(
-        seconds.begin() + begin + 1,
-        seconds.begin() + most + 1,
-        seconds[static_cast<size_t>(begin)] + limit);
-    most = last_cut(begin, static_cast<int32_t>(beyond - seconds.begin()) - 1);
-    std::optional<Stage> best;
-    if (most < 0) {
-      return best;
+    const auto first = std::partition_point(
+        seconds_.begin() + static_cast<std::ptrdiff_t>(earliest),
+        seconds_.begin() + static_cast<std::ptrdiff_t>(end),
+        [&](double before) { return seconds_[end] - before > limit; });
+    auto low = static_cast<size_t>(first - seconds_.begin());
+    size_t high = std::min(latest, end);
+    if (low >= high || is_within(low)) {
+      return std::min(low, high);
     }
-    best = fitting(begin, most, number);
-    if (best && best->seconds() <= limit) {
-      return best;
-    }
-    best.reset();
-    int32_t low = begin;
-    int32_t high = most;
     while (high - low > 1) {
-      const int32_t end = last_cut(low, (low + high) / 2);
-      if (end < 0) {
-        low = (low + high) / 2;
-        continue;
-      }
-      const std::optional<Stage> now = fitting(begin, end, number);
-      if (now && now->seconds() <= limit) {
-        best = now;
-        low = (low + high) / 2;
-      } else {
-        high = end;
-      }
+      const size_t middle = (low + high) / 2;
+      (is_within(middle) ? high : low) = middle;
     }
-    return best;
+    return high;
   }
 
-  std::optional<std::vector<Stage>> fill(double limit) const {
-    std::vector<Stage> out;
-    int32_t begin = 0;
-    for (int64_t number = 0; number < stages_; ++number) {
-      const int64_t left = stages_ - number - 1;
-      const std::optional<Stage> best =
-          left > 0 ? longest(begin, latest_end(left), number, limit)
-                   : fitting(begin, units_, number);
-      if (!best || best->seconds() > limit) {
-        return std::nullopt;
+  // Where stages begin, the last one first: each as long as may be within the
+  // limit, up to one that there is nothing for. `less` and `more` are what
+  // smaller and larger limits gave: stages begin between where theirs do.
+  std::vector<size_t> fill(
+      double limit,
+      const std::vector<size_t>& less,
+      const std::vector<size_t>& more) const {
+    std::vector<size_t> begins;
+    size_t end = bounds_.size() - 1;
+    for (size_t i = 0; i < stages_; ++i) {
+      // As many stages lie before it, each of which has something.
+      const size_t number = stages_ - 1 - i;
+      const bool is_first = number == 0;
+      const size_t begin = begin_of_longest(
+          i < more.size() ? more[i] : number,
+          i < less.size() ? less[i] : end,
+          end,
+          number,
+          limit);
+      if (begin == end || (is_first && begin != 0)) {
+        break;
       }
-      begin = best->end;
-      out.push_back(*best);
+      begins.push_back(begin);
+      end = begin;
+    }
+    return begins;
+  }
+
+  std::vector<Stage> stages_from(const std::vector<size_t>& begins) const {
+    std::vector<Stage> out;
+    for (size_t number = 0; number < stages_; ++number) {
+      const size_t i = stages_ - 1 - number;
+      const size_t end = i == 0 ? bounds_.size() - 1 : begins[i - 1];
+      out.push_back(*fitting(begins[i], end, number));
     }
     return out;
   }
 
   std::optional<std::vector<Stage>> best_cut() const {
     constexpr double kAny = std::numeric_limits<double>::infinity();
-    std::optional<std::vector<Stage>> best = fill(kAny);
-    if (!best || stages_ == 1) {
-      return best;
+    std::vector<size_t> begins = fill(kAny, {}, {});
+    if (begins.size() < stages_) {
+      return std::nullopt;
     }
-    double high = slowest(*best);
+    std::vector<Stage> best = stages_from(begins);
+    std::vector<size_t> less;
+    double high = slowest(best);
     double low = std::max(
         base_.slowest_seconds,
         base_.before_seconds.back() / static_cast<double>(stages_));
     // Where memory leaves them free, stages that each take a unit more than
     // their share are a cut.
     const double enough = low + base_.slowest_seconds;
-    for (int i = 0; i < kHalvings && high - low > kNearEnough * high; ++i) {
+    for (int i = 0;
+         stages_ > 1 && i < kHalvings && high - low > kNearEnough * high;
+         ++i) {
       const double middle = i == 0 && enough < high ? enough : (low + high) / 2;
-      std::optional<std::vector<Stage>> now = fill(middle);
-      if (now) {
-        high = slowest(*now);
-        best = std::move(now);
+      std::vector<size_t> now = fill(middle, less, begins);
+      if (now.size() == stages_) {
+        best = stages_from(now);
+        high = slowest(best);
+        begins = std::move(now);
       } else {
         low = middle;
+        less = std::move(now);
       }
     }
     return best;
@@ -169,41 +204,20 @@ class Cutting {
     return seconds;
   }
 
-  // Of the places where a stage from `begin` on may end, up to `most`, which is
-  // one of them, the one that has nearest to so many seconds before it.
-  int32_t nearest_cut(int32_t begin, int32_t most, double wanted) const {
-    const std::vector<double>& seconds = base_.before_seconds;
-    const auto at = static_cast<int32_t>(
-        std::lower_bound(
-            seconds.begin() + begin + 1, seconds.begin() + most, wanted) -
-        seconds.begin());
-    const int32_t below = last_cut(begin, at - 1);
-    int32_t above = at;
-    while (last_cut(above - 1, above) < 0) {
-      ++above;
-    }
-    const auto off = [&](int32_t end) {
-      return std::abs(seconds[static_cast<size_t>(end)] - wanted);
-    };
-    return below < 0 || off(above) < off(below) ? above : below;
-  }
-
   // By time alone; then of every position as few units are made again whole as
   // its memory asks for.
   std::optional<std::vector<Stage>> even_cut() const {
-    const double share =
-        base_.before_seconds.back() / static_cast<double>(stages_);
+    const double share = seconds_.back() / static_cast<double>(stages_);
     std::vector<Stage> out;
-    int32_t begin = 0;
-    for (int64_t number = 0; number < stages_; ++number) {
-      const int64_t left = stages_ - number - 1;
-      const int32_t end = left == 0
-                              ? units_
-                              : nearest_cut(
-                                    begin,
-                                    latest_end(left),
-                                    share * static_cast<double>(number + 1));
-      out.push_back(costs_.stage(begin, end, 0, number));
+    size_t begin = 0;
+    for (size_t number = 0; number < stages_; ++number) {
+      const size_t latest = bounds_.size() - (stages_ - number);
+      const size_t end =
+          number + 1 == stages_
+              ? latest
+              : nearest_bound(
+                    begin, latest, share * static_cast<double>(number + 1));
+      out.push_back(stage(begin, end, 0, number));
       begin = end;
     }
     for (int64_t position = 0; position < words_.pipeline; ++position) {
@@ -214,12 +228,25 @@ class Cutting {
     return out;
   }
 
+  // Behind `begin` and up to `latest`, the one that has nearest to so many
+  // seconds before it.
+  size_t nearest_bound(size_t begin, size_t latest, double wanted) const {
+    const auto first =
+        seconds_.begin() + static_cast<std::ptrdiff_t>(begin) + 1;
+    const auto last = seconds_.begin() + static_cast<std::ptrdiff_t>(latest);
+    auto found = std::lower_bound(first, last, wanted);
+    if (found != first && wanted - *(found - 1) <= *found - wanted) {
+      --found;
+    }
+    return static_cast<size_t>(found - seconds_.begin());
+  }
+
   // As many units of each of the position's stages, whose memory is that of all
   // of them. False when nothing fits.
   bool make_fit(std::vector<Stage>& stages, int64_t position) const {
     const auto first = static_cast<size_t>(position);
     const auto step = static_cast<size_t>(words_.pipeline);
-    const auto fits_with = [&](int32_t whole) {
+    const auto bytes_with = [&](int32_t whole) {
       MemoryParts all;
       for (size_t i = first; i < stages.size(); i += step) {
         Stage& stage = stages[i];
@@ -233,47 +260,42 @@ class Cutting {
       for (size_t i = first; i < stages.size(); i += step) {
         stages[i].memory = all;
       }
-      return total(all) <= budget_;
+      return total(all);
     };
-    if (fits_with(0)) {
+    if (bytes_with(0) <= budget_) {
       return true;
     }
-    int32_t low = 0;
     int32_t high = 0;
     for (size_t i = first; i < stages.size(); i += step) {
       high = std::max(high, stages[i].end - stages[i].begin);
     }
-    if (!candidate_.may_mix || !fits_with(high)) {
+    if (!candidate_.may_mix || bytes_with(high) > budget_) {
       return false;
     }
-    while (high - low > 1) {
-      const int32_t middle = (low + high) / 2;
-      (fits_with(middle) ? high : low) = middle;
-    }
-    return fits_with(high);
+    // The stages are left as what was asked for last.
+    return bytes_with(least_that_fits(0, high, budget_, bytes_with)) <= budget_;
   }
 
   const Parallel& words_;
   const Candidate& candidate_;
   const StageCosts& costs_;
   const UnitTable& base_;
-  const Cuts& cuts_;
   const int64_t budget_;
-  const int32_t units_;
-  const int64_t stages_;
+  const size_t stages_;
+  // Stages begin and end at these units; and what the units before each take.
+  std::vector<int32_t> bounds_;
+  std::vector<double> seconds_;
 };
 
 }  // namespace
 
 Cuts cuts_of(const StepUnits& units) {
   Cuts cuts;
-  cuts.at_or_before.push_back(0);
   for (int32_t i = 1; i <= units.size(); ++i) {
     if (i == units.size() ||
         !units.units[static_cast<size_t>(i)].stage_pattern.empty()) {
       cuts.places.push_back(i);
     }
-    cuts.at_or_before.push_back(cuts.places.empty() ? 0 : cuts.places.back());
   }
   return cuts;
 }

@@ -16,13 +16,9 @@ namespace weft {
 struct Cuts {
   // Before which units; last, behind all of them.
   std::vector<int32_t> places;
-  // By unit, the last place at or before it; 0: none.
-  std::vector<int32_t> at_or_before;
 
   int64_t most_stages() const { return static_cast<int64_t>(places.size()); }
-  int32_t units() const {
-    return static_cast<int32_t>(at_or_before.size()) - 1;
-  }
+  int32_t units() const { return places.back(); }
 };
 Cuts cuts_of(const StepUnits& units);
 
