@@ -141,7 +141,7 @@ Graph Capture::finish(
   recorder_->close();
   step.outputs = std::move(outputs);
   if (optimizer) {
-    add_optimizer(step, *optimizer);
+    add_optimizer(step, recorder_->names(), *optimizer);
     add_learning_rates(graph, *optimizer);
   }
   renumber(step);

@@ -101,7 +101,8 @@ std::unordered_map<std::string, ValueId> parameters_of(const Function& step) {
 
 }  // namespace
 
-void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
+void add_optimizer(
+    Function& step, NameTable& names, const OptimizerDescription& optimizer) {
   std::map<std::string, ValueId> gradients;
   for (const Output& output : step.outputs) {
     if (output.kind == OutputKind::Gradient) {
@@ -110,10 +111,6 @@ void add_optimizer(Function& step, const OptimizerDescription& optimizer) {
   }
   const std::unordered_map<std::string, ValueId> parameters =
       parameters_of(step);
-  NameTable names;
-  for (const Value& value : step.values) {
-    names.unique("", value.name);
-  }
   for (size_t g = 0; g < optimizer.groups.size(); ++g) {
     const OptimizerGroup& group = optimizer.groups[g];
     std::optional<ValueId> rate;

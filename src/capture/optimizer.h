@@ -28,9 +28,10 @@ struct OptimizerDescription {
 
 // Appends the optimizer phase to `step`: inputs for the state and the learning
 // rates, one node a parameter that has a gradient, outputs for the new
-// parameters and the new state. Throws UserError "not supported: ..." for a
-// kind or an option that has no node.
-void add_optimizer(Function& step, const OptimizerDescription& optimizer);
+// parameters and the new state. `names` has those of the step's values. Throws
+// UserError "not supported: ..." for a kind or an option that has no node.
+void add_optimizer(
+    Function& step, NameTable& names, const OptimizerDescription& optimizer);
 
 // The learning rates of the groups, as the constants "lr.0", "lr.1"...: what a
 // schedule multiplies.

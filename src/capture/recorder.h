@@ -49,6 +49,7 @@ class Recorder : public StorageObserver,
   // an input called "unnamed.N" here and an output there.
   void begin_function(std::string name, Phase phase);
   Function& function() { return now_.function; }
+  NameTable& names() { return now_.names; }
   Function& function_before() { return before_.function; }
 
   // Makes the tensor an input of the function.

@@ -74,7 +74,8 @@ void give_optimizer(Graph& graph, const TrainFlags& flags) {
     }
   }
   description.groups = {std::move(group)};
-  add_optimizer(step, description);
+  NameTable names(step);
+  add_optimizer(step, names, description);
   renumber(step);
   add_learning_rates(graph, description);
 }

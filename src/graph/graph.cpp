@@ -144,6 +144,7 @@ NodeId add_node(
 
 std::vector<ValueId> operands(const Node& node) {
   std::vector<ValueId> out;
+  out.reserve(node.args.size());
   for_each_operand(node, [&](ValueId id) { out.push_back(id); });
   return out;
 }
@@ -236,28 +237,29 @@ bool is_value_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), is_name_char);
 }
 
+NameTable::NameTable(const Function& function) {
+  for (const Value& value : function.values) {
+    unique("", value.name);
+  }
+}
+
 std::string NameTable::unique(std::string_view path, std::string_view local) {
-  std::string base;
-  base.reserve(path.size() + 1 + local.size());
-  if (!path.empty()) {
-    base += path;
-    base += '/';
+  std::string module(path);
+  if (const size_t slash = local.rfind('/'); slash != std::string_view::npos) {
+    module += cat(path.empty() ? "" : "/", local.substr(0, slash));
+    local = local.substr(slash + 1);
   }
-  base += local;
-  auto [counter, is_new] = used_.try_emplace(base, 1);
-  if (is_new) {
-    return base;
+  Counters& used = modules_[module];
+  std::string name(local);
+  // An insertion may move the buckets, not the counters.
+  const auto [first, is_new] = used.try_emplace(name, 1);
+  int64_t& counter = first->second;
+  // Another base may have given a name out: "a.1" after "a" twice.
+  for (bool is_free = is_new; !is_free; ++counter) {
+    name = cat(local, ".", counter);
+    is_free = used.try_emplace(name, 1).second;
   }
-  while (true) {
-    std::string candidate = cat(base, ".", counter->second);
-    ++counter->second;
-    // Another base may have given this name out: "a.1" after "a" twice.
-    // An insertion may move the buckets, not the counters.
-    if (used_.find(candidate) == used_.end()) {
-      used_.emplace(candidate, 1);
-      return candidate;
-    }
-  }
+  return module.empty() ? name : cat(module, "/", name);
 }
 
 }  // namespace weft

@@ -285,10 +285,17 @@ void renumber(Function& function);
 // Hands out names that are new in one function: "path/op", "path/op.1", ...
 class NameTable {
  public:
+  NameTable() = default;
+  // With the names of the function's values given out.
+  explicit NameTable(const Function& function);
+
   std::string unique(std::string_view path, std::string_view local);
 
  private:
-  std::unordered_map<std::string, int64_t> used_;
+  using Counters = std::unordered_map<std::string, int64_t>;
+  // By what stands before the last '/', the names given out and how often each
+  // was asked for: a step has many modules, each of which has few names.
+  std::unordered_map<std::string, Counters> modules_;
 };
 
 // True for one or more of A-Z a-z 0-9 _ . / : - that do not begin with '/':

@@ -126,6 +126,19 @@ TEST(NameTable, NamesAreNew) {
   EXPECT_EQ(names.unique("a", "mm.2"), "a/mm.2");
   EXPECT_EQ(names.unique("a", "mm"), "a/mm.3");
   EXPECT_EQ(names.unique("a", "mm.1"), "a/mm.1.1");
+  EXPECT_EQ(names.unique("", "a/mm"), "a/mm.4");
+  EXPECT_EQ(names.unique("a", "b/mm"), "a/b/mm");
+  EXPECT_EQ(names.unique("a/b", "mm"), "a/b/mm.1");
+}
+
+TEST(NameTable, KnowsThoseOfAFunction) {
+  Function f;
+  for (const char* name : {"x", "a/mm", "a/mm.1"}) {
+    add_value(f, name, {});
+  }
+  NameTable names(f);
+  EXPECT_EQ(names.unique("", "x"), "x.1");
+  EXPECT_EQ(names.unique("a", "mm"), "a/mm.2");
 }
 
 TEST(Graph, RenumberPutsValuesInTheOrderOfTheText) {

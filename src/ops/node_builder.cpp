@@ -20,11 +20,8 @@ std::string_view short_name(std::string_view op) {
 
 }  // namespace
 
-NodeBuilder::NodeBuilder(Function& function) : function_(function) {
-  for (const Value& value : function.values) {
-    names_.unique("", value.name);
-  }
-}
+NodeBuilder::NodeBuilder(Function& function)
+    : function_(function), names_(function) {}
 
 void NodeBuilder::begin(const Node& node) {
   WEFT_CHECK(!node.results.empty(), node.op, " has no results");

@@ -50,10 +50,7 @@ void drop_unread_inputs(Function& step) {
 
 // (loss / count).backward() starts with 1 / count for the loss.
 void divide_start(Function& step, int64_t count) {
-  NameTable names;
-  for (const Value& value : step.values) {
-    names.unique("", value.name);
-  }
+  NameTable names(step);
   // After scale_loss it starts from the scale instead.
   ValueId start = ValueId::None;
   size_t place = 0;
@@ -118,10 +115,7 @@ Function accumulate_step(Function step, int64_t count) {
     return output.kind == OutputKind::Gradient || !is_made[index(output.value)];
   });
   divide_start(step, count);
-  NameTable names;
-  for (const Value& value : step.values) {
-    names.unique("", value.name);
-  }
+  NameTable names(step);
   for (const Gradient& gradient : gradients) {
     const std::string key = gradient_key(gradient.key);
     const TensorType type = step[gradient.value].type;
@@ -152,10 +146,7 @@ Function update_step(Function step) {
            output.kind == OutputKind::Gradient ||
            output.kind == OutputKind::Buffer;
   });
-  NameTable names;
-  for (const Value& value : step.values) {
-    names.unique("", value.name);
-  }
+  NameTable names(step);
   const size_t value_count = step.values.size();
   std::vector<ValueId> stand_in(value_count);
   for (size_t i = 0; i < value_count; ++i) {

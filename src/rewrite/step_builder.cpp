@@ -85,11 +85,7 @@ NodeId backward_start(const Function& step) {
 
 TensorType one_number() { return make_type(DType::F32, {}); }
 
-StepBuilder::StepBuilder(Function& step) : step_(step) {
-  for (const Value& value : step.values) {
-    names_.unique("", value.name);
-  }
-}
+StepBuilder::StepBuilder(Function& step) : step_(step), names_(step) {}
 
 ValueId StepBuilder::add(
     Node node, std::string_view path, std::string_view local, TensorType type) {
