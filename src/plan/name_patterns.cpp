@@ -57,6 +57,9 @@ std::vector<Decision> with_patterns(
     bool holds = false;
     bool is_written = false;
   };
+  if (decisions.empty()) {
+    return {};
+  }
   std::unordered_map<std::string_view, const Decision*> by_name;
   std::unordered_map<std::string, size_t> line_of;
   std::vector<Line> lines;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many patterns, and which of them match a name: looked up by how the name
-// ends, so that it takes no longer the more patterns there are.
+// Many patterns, and which of them match a name: only those that end as the
+// name does are tried.
 #pragma once
 
 #include "plan/plan.h"
@@ -71,8 +71,7 @@ class PatternIndex {
   std::set<size_t> end_lengths_;
 };
 
-// As decision_for(plan, name), for whoever asks about many: `decisions` are the
-// plan's.
+// The decision that counts for a value, or nullptr; `decisions` are the plan's.
 const Decision* decision_for(
     const Plan& plan,
     const PatternIndex& decisions,

@@ -58,17 +58,5 @@ TEST(PatternIndex, FindsWhatMatches) {
   }
 }
 
-TEST(PatternIndex, TheLastDecisionCounts) {
-  Plan plan;
-  for (const char* pattern : {"a*", "*.b", "a.b", "c*"}) {
-    plan.decisions.push_back({.pattern = pattern, .layout = {}});
-  }
-  const PatternIndex index(plan.decisions);
-  for (const char* name : {"a", "a.b", "a.c.b", "c.b", "d"}) {
-    EXPECT_EQ(decision_for(plan, index, name), decision_for(plan, name))
-        << name;
-  }
-}
-
 }  // namespace
 }  // namespace weft

@@ -55,15 +55,6 @@ bool matches(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-const Decision* decision_for(const Plan& plan, std::string_view value_name) {
-  for (auto it = plan.decisions.rbegin(); it != plan.decisions.rend(); ++it) {
-    if (matches(it->pattern, value_name)) {
-      return &*it;
-    }
-  }
-  return nullptr;
-}
-
 const Layout& compute_layout(const Decision& decision) {
   return decision.compute ? *decision.compute : decision.layout;
 }

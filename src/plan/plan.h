@@ -157,8 +157,6 @@ struct Plan {
 // '*' matches any run of characters, every other character itself.
 bool matches(std::string_view pattern, std::string_view name);
 
-// The decision that counts for a value, or nullptr.
-const Decision* decision_for(const Plan& plan, std::string_view value_name);
 // How forward and backward read the value that it is about.
 const Layout& compute_layout(const Decision& decision);
 

@@ -55,9 +55,10 @@ TEST(Plan, StarsMatchAnyRun) {
 TEST(Plan, TheLastMatchCounts) {
   const Plan plan = parse_plan(
       "plan @mlp on <data=2> { %fc/* [-, -] %fc/mm [data, -] }", "p");
-  EXPECT_EQ(print(decision_for(plan, "fc/mm")->layout), "[data, -]");
-  EXPECT_EQ(print(decision_for(plan, "fc/t")->layout), "[-, -]");
-  EXPECT_EQ(decision_for(plan, "x"), nullptr);
+  const PatternIndex decisions(plan.decisions);
+  EXPECT_EQ(print(decision_for(plan, decisions, "fc/mm")->layout), "[data, -]");
+  EXPECT_EQ(print(decision_for(plan, decisions, "fc/t")->layout), "[-, -]");
+  EXPECT_EQ(decision_for(plan, decisions, "x"), nullptr);
 }
 
 TEST(Plan, SettingsStandBeforeDecisions) {
