@@ -383,4 +383,5 @@ PYBIND11_MODULE(_weft, module) {
   weft::bind_watch(module);
   weft::bind_search(module);
   weft::bind_trainer(module);
+  weft::bind_command_line(module);
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -26,6 +26,9 @@ class Captured:
     capture_seconds: float
     # Values were needed: real tensors were used.
     real: bool
+    # What it was made from. Whoever ends soon leaves that to the end of the process: taken apart object by object, a
+    # large model takes a while.
+    made_from: object = field(default=None, repr=False)
 
 
 # The element type that the model is converted to, and the one that it is
@@ -222,7 +225,7 @@ def _attempt(taken, function, options, precision, evaluation, batch_types, *, re
     start = time.perf_counter()
     with _says_it_traces() if tracing else contextlib.nullcontext():
         graph = _record_step(taken, model, batch, optimizer, precision, evaluation)
-    return Captured(graph, build_seconds, time.perf_counter() - start, real)
+    return Captured(graph, build_seconds, time.perf_counter() - start, real, (taken, model, optimizer))
 
 
 def _parts(returned):

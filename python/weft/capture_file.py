@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `weft` runs for FILE.py:FUNCTION, in a Python process of its own.
+"""What a command that runs its model, as `weft train`, starts for FILE.py:FUNCTION: a Python process that captures it.
 
     python -m weft.capture_file FILE.py:FUNCTION GRAPH [KEY=VALUE ...]
 
@@ -42,12 +42,8 @@ def main(arguments):
     """Gives what was captured: the process ends before it would be taken apart."""
     model, output, *settings = arguments
     captured = None
-    leave_out_compiler()
     try:
-        function = load_function(model)
-        ours = [setting for setting in settings if ":" in setting.partition("=")[0]]
-        options = read_options(function, [setting for setting in settings if setting not in ours])
-        captured = run(function, options, model, read_capture_options(ours))
+        captured = capture_model(model, settings)
         pathlib.Path(output).write_text(str(captured.graph))
         report = {
             "build_seconds": captured.build_seconds,
@@ -58,6 +54,15 @@ def main(arguments):
         report = {"error": str(error)}
     pathlib.Path(output + ".json").write_text(json.dumps(report))
     return captured
+
+
+def capture_model(model, settings):
+    """What capture_function gives for FILE.py:FUNCTION; every error is a UserError."""
+    leave_out_compiler()
+    function = load_function(model)
+    ours = [setting for setting in settings if ":" in setting.partition("=")[0]]
+    options = read_options(function, [setting for setting in settings if setting not in ours])
+    return run(function, options, model, read_capture_options(ours))
 
 
 def leave_out_compiler():
@@ -83,12 +88,12 @@ def leave_out_compiler():
             function = inner
 
 
-def end_at_once():
+def end_at_once(status=0):
     """Ends the process without taking torch apart object by object, which takes half a second."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 def load_function(model):
@@ -177,7 +182,7 @@ def run(function, options, model, capture_options=None):
             known = list(inspect.signature(function).parameters)
             raise UserError(f"{model}: " + unknown_option(function, strange[1], known)) from error
         raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
 
 

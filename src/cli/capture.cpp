@@ -17,6 +17,7 @@ struct CaptureFlags {
 };
 
 void run_capture(const CaptureFlags& flags) {
+  go_on_in_python(flags.model);
   write_output(
       flags.output,
       print(load_model(flags.model.model, model_options(flags.model)).graph));

@@ -4,13 +4,18 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "capture/capture_export.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
 #include "cli/temporary_folder.h"
+#include "cli/terminal.h"
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,15 +24,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As `python -m weft.capture_file`, but that what importing PyTorch makes is
-// not looked through for garbage again and again, a quarter of the time.
-constexpr const char* kCaptureFile =
-    "import gc; gc.disable(); import runpy; "
-    "runpy.run_module('weft.capture_file', run_name='__main__')";
+// As `python -m MODULE`, but that what importing PyTorch makes is not looked
+// through for garbage again and again, a quarter of the time.
+std::vector<std::string> python_words(
+    const std::string& python, std::string_view module) {
+  return {
+      python,
+      "-c",
+      cat("import gc; gc.disable(); import runpy; runpy.run_module('",
+          module,
+          "', run_name='__main__')")};
+}
 
-std::string interpreter(const ModelOptions& options) {
-  if (!options.python.empty()) {
-    return options.python;
+// A search makes and drops many small lists. Where as many stay at hand as it
+// has at a time, C's allocator takes a third less.
+constexpr const char* kTunables =
+    "glibc.malloc.tcache_count=60000:glibc.malloc.tcache_max=1024";
+
+PythonCapture& capture_here() {
+  static PythonCapture capture;
+  return capture;
+}
+
+bool is_python(const std::string& model) {
+  return !model.ends_with(".graph") && !model.ends_with(".pt2") &&
+         model.find(".py") != std::string::npos;
+}
+
+// `named` as the user says; "" for the one beside `weft`.
+std::string interpreter(const std::string& named) {
+  if (!named.empty()) {
+    return named;
   }
   std::error_code ignored;
   const fs::path beside =
@@ -35,8 +62,8 @@ std::string interpreter(const ModelOptions& options) {
   if (fs::exists(beside, ignored)) {
     return beside.string();
   }
-  const char* named = std::getenv("WEFT_PYTHON");
-  return named ? named : "python3";
+  const char* variable = std::getenv("WEFT_PYTHON");
+  return variable ? variable : "python3";
 }
 
 // Runs a program to its end and gives its exit code, or 128 + the signal.
@@ -49,6 +76,10 @@ int run(const std::vector<std::string>& words) {
   const pid_t child = ::fork();
   WEFT_CHECK_USER(child >= 0, "cannot start another process");
   if (child == 0) {
+    // Nobody would wait for what it finds.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    // Unless the user has set others.
+    ::setenv("GLIBC_TUNABLES", kTunables, 0);
     ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
   }
@@ -58,11 +89,19 @@ int run(const std::vector<std::string>& words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-LoadedModel load_python(const std::string& model, const ModelOptions& options) {
-  const TemporaryFolder folder;
-  const std::string output = folder.file("model.graph");
-  const std::string python = interpreter(options);
-  std::vector<std::string> words = {python, "-c", kCaptureFile, model, output};
+[[noreturn]] void fail_python(
+    const std::string& model, const std::string& python, int code) {
+  throw UserError(
+      cat(model,
+          ": the Python process that captures it ended with ",
+          code,
+          code == 127 ? cat(" (is there a ", python, " with Weft installed?)")
+                      : std::string()));
+}
+
+// KEY=VALUE, as weft.capture_file takes them.
+std::vector<std::string> capture_words(const ModelOptions& options) {
+  std::vector<std::string> words;
   for (const auto& [key, value] : options.set) {
     words.push_back(cat(key, "=", value));
   }
@@ -78,14 +117,24 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   for (const auto& [key, type] : options.batch_types) {
     words.push_back(cat("batch:", key, "=", type));
   }
+  return words;
+}
+
+LoadedModel load_python(const std::string& model, const ModelOptions& options) {
+  const std::vector<std::string> settings = capture_words(options);
+  if (capture_here()) {
+    return capture_here()(model, settings);
+  }
+  const TemporaryFolder folder;
+  const std::string output = folder.file("model.graph");
+  const std::string python = interpreter(options.python);
+  std::vector<std::string> words = python_words(python, "weft.capture_file");
+  words.insert(words.end(), {model, output});
+  words.insert(words.end(), settings.begin(), settings.end());
   const int code = run(words);
-  WEFT_CHECK_USER(
-      code == 0,
-      model,
-      ": the Python process that captures it ended with ",
-      code,
-      code == 127 ? cat(" (is there a ", python, " with Weft installed?)")
-                  : std::string());
+  if (code != 0) {
+    fail_python(model, python, code);
+  }
   const auto report = nlohmann::json::parse(read_file(output + ".json"));
   WEFT_CHECK_USER(
       !report.contains("error"), report.value("error", std::string()));
@@ -165,6 +214,25 @@ ModelOptions model_options(const ModelFlags& flags) {
   return options;
 }
 
+void set_python_capture(PythonCapture capture) {
+  capture_here() = std::move(capture);
+}
+
+void go_on_in_python(const ModelFlags& flags) {
+  if (capture_here() || !is_python(flags.model)) {
+    return;
+  }
+  const std::string python = interpreter(flags.python);
+  std::vector<std::string> words = python_words(python, "weft.command_line");
+  words.insert(words.end(), command_line().begin(), command_line().end());
+  const ProgressLine line("starting Python");
+  const int code = run(words);
+  if (code != 0 && code != kUserErrorStatus && code != kInternalErrorStatus) {
+    fail_python(flags.model, python, code);
+  }
+  throw CLI::RuntimeError(code);
+}
+
 LoadedModel load_model(const std::string& model, const ModelOptions& options) {
   if (model.ends_with(".graph")) {
     refuse_capture_options(model, options);
@@ -175,7 +243,7 @@ LoadedModel load_model(const std::string& model, const ModelOptions& options) {
     return load_export(model);
   }
   WEFT_CHECK_USER(
-      model.find(".py") != std::string::npos,
+      is_python(model),
       model,
       ": a model is FILE.py:FUNCTION, FILE.pt2 or FILE.graph");
   return load_python(model, options);

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,5 +57,17 @@ ModelOptions model_options(const ModelFlags& flags);
 // `model` is FILE.graph, FILE.py:FUNCTION or FILE.pt2. Throws UserError that
 // says what is wrong with it.
 LoadedModel load_model(const std::string& model, const ModelOptions& options);
+
+// For a command that only reads its model: where that is FILE.py:FUNCTION, runs
+// the command in the Python process that captures it, to which no graph has to
+// be handed, and throws CLI::RuntimeError with its exit status. Otherwise, and
+// in that process, returns at once. Call it before anything is read or written.
+void go_on_in_python(const ModelFlags& flags);
+
+// In that process: FILE.py:FUNCTION and KEY=VALUE words to what it captures.
+// Throws UserError.
+using PythonCapture = std::function<LoadedModel(
+    const std::string& model, const std::vector<std::string>& settings)>;
+void set_python_capture(PythonCapture capture);
 
 }  // namespace weft

@@ -26,7 +26,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -145,15 +144,13 @@ void run_search(const PlanCommandFlags& flags) {
   const std::vector<std::vector<ClusterChange>> changes =
       what_if_changes(cluster, flags.search);
   SearchOptions options = search_options(flags.search);
+  go_on_in_python(flags.model);
   options.searches_layouts = flags.layouts == "search";
   if (!flags.plan.plan.empty()) {
     complete(options, parse_plan(read_input(flags.plan.plan), flags.plan.plan));
   }
   std::optional<ProgressLine> line(std::in_place, "capturing");
-  const auto begin = std::chrono::steady_clock::now();
   const LoadedModel& loaded = until_exit(load(flags));
-  const std::chrono::duration<double> load_seconds =
-      std::chrono::steady_clock::now() - begin;
   const Graph& graph = loaded.graph;
   options.progress = [&](const std::string& text) { line->say(text); };
   const SearchResult& result = until_exit(find_plan(graph, cluster, options));
@@ -167,9 +164,6 @@ void run_search(const PlanCommandFlags& flags) {
     nlohmann::json& by_stage = out["seconds_by_stage"];
     by_stage["build"] = loaded.build_seconds;
     by_stage["capture"] = loaded.capture_seconds;
-    // Starting Python and handing the graph over, or reading a file.
-    by_stage["load"] =
-        load_seconds.count() - loaded.build_seconds - loaded.capture_seconds;
     write_output(flags.output, cat(out.dump(2), "\n"));
     return;
   }
@@ -267,6 +261,7 @@ void run_plan(const PlanCommandFlags& flags) {
       !binds_a_search(flags.search),
       "--fix, --forbid, --time-limit, --price and --what-if are for a search: "
       "give --global-batch, or leave them out");
+  go_on_in_python(flags.model);
   const Graph graph = load(flags).graph;
   std::optional<Cluster> cluster;
   if (!flags.cluster.empty()) {

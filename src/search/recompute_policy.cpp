@@ -26,14 +26,15 @@ class ValuesAgain {
         chosen_(step.values.size(), false) {
     for (size_t i = 0; i < step.nodes.size(); ++i) {
       const Node& node = step.nodes[i];
-      for (const ValueId read : operands(node)) {
+      const bool is_later = node.phase != Phase::Forward && !is_view(node);
+      for_each_operand(node, [&](ValueId read) {
         const size_t root = index(root_[index(read)]);
         if (node.phase == Phase::Forward) {
           last_unit_[root] = std::max(last_unit_[root], units.of_node[i]);
-        } else if (!is_view(node)) {
+        } else if (is_later) {
           is_read_later_[root] = true;
         }
-      }
+      });
     }
     for (const Output& output : step.outputs) {
       last_unit_[index(root_[index(output.value)])] = units.size();
@@ -124,8 +125,9 @@ std::vector<ValueId> storage_roots(const Function& step) {
     out[i] = static_cast<ValueId>(i);
     if (maker != NodeId::None) {
       const Node& node = step.nodes[index(maker)];
-      const std::vector<ValueId> read = operands(node);
-      if (is_view(node) && !read.empty()) {
+      const std::vector<ValueId> read =
+          is_view(node) ? operands(node) : std::vector<ValueId>();
+      if (!read.empty()) {
         out[i] = out[index(read.front())];
       }
     }

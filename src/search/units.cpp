@@ -9,18 +9,21 @@
 #include "profile/signatures.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
 
 namespace weft {
 namespace {
 
 std::vector<LayerClass> classes_of(const Function& step) {
+  std::future<Lifetimes> lives =
+      std::async(std::launch::async, [&] { return lifetimes(step); });
   const std::vector<int32_t> signature_of = signatures(step);
   std::vector<int64_t> flops;
   for (const NodeCosts& costs : node_costs(step, signature_of)) {
     flops.push_back(costs.flops);
   }
-  return layer_classes(step, lifetimes(step), signature_of, flops);
+  return layer_classes(step, lives.get(), signature_of, flops);
 }
 
 // By node, the kind of the unit that begins there.
@@ -49,6 +52,8 @@ NodeId start_of_layer(
 
 Starts starts_of(
     const Function& step, const std::vector<std::string>& patterns) {
+  std::future<std::vector<StageCut>> cuts =
+      std::async(std::launch::async, [&] { return stage_cuts(step); });
   Starts starts;
   std::vector<bool> is_in_layer(step.nodes.size(), false);
   int32_t kinds = 0;
@@ -73,7 +78,7 @@ Starts starts_of(
       }
     }
   }
-  for (const StageCut& cut : stage_cuts(step)) {
+  for (const StageCut& cut : cuts.get()) {
     if (!is_in_layer[index(cut.node)]) {
       starts.try_emplace(cut.node, -1);
     }
@@ -141,11 +146,14 @@ class UnitFinder {
   void find_inputs() {
     std::vector<int32_t> of_value(step_.values.size(), -1);
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      for (const ValueId read : operands(step_.nodes[i])) {
-        if (out_.of_node[i] >= 0 && of_value[index(read)] < 0) {
+      if (out_.of_node[i] < 0) {
+        continue;
+      }
+      for_each_operand(step_.nodes[i], [&](ValueId read) {
+        if (of_value[index(read)] < 0) {
           of_value[index(read)] = out_.of_node[i];
         }
-      }
+      });
     }
     std::unordered_map<std::string, int32_t> of_key;
     for (const Input& input : step_.inputs) {
@@ -218,10 +226,10 @@ class UnitFinder {
       }
       int32_t unit = -1;
       if (node.phase == Phase::Optimizer) {
-        for (const ValueId read : operands(node)) {
+        for_each_operand(node, [&](ValueId read) {
           const auto at = of_parameter.find(static_cast<int32_t>(read));
           unit = unit < 0 && at != of_parameter.end() ? at->second : unit;
-        }
+        });
       } else {
         const std::string& name = step_[node.results.front()].name;
         unit = module_path(name).empty() ? -1 : out_.of_name(name);
