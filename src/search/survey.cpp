@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/survey.h"
+
+#include "base/text.h"
+#include "profile/text_table.h"
+#include "search/trial.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// So much more than there is may turn out to fit.
+constexpr double kDoubtful = 1.3;
+// A candidate that small is lowered rather than doubted, where what stays from
+// step to step fits.
+constexpr int64_t kSmallSize = 1000;
+constexpr double kAnyTimes = 1000;
+
+}  // namespace
+
+Tried Survey::next(const Candidate& candidate) {
+  Tried tried = {.candidate = candidate};
+  Parallel words = candidate.words;
+  if (!(words == words_)) {
+    words_ = words;
+    fitting_ = std::nullopt;
+  }
+  words.micro_batches = 1;
+  const std::string key = print(words);
+  const auto rejected = rejected_.find(key);
+  const int64_t micro = candidate.words.micro_batches;
+  if (fitting_) {
+    tried.reason =
+        cat("recompute=", name(*fitting_), " fits, and makes less again");
+    tried.is_settled = true;
+    return tried;
+  }
+  // All at once need no room to sum gradients up.
+  const bool sums_up = micro > 1 || words.pipeline > 1;
+  if (rejected != rejected_.end() && micro < rejected->second && sums_up &&
+      !is_small(candidate)) {
+    tried.reason =
+        cat("micro-batches=", rejected->second, " needs too much already");
+    return tried;
+  }
+  const double least = estimator_.least_seconds(candidate);
+  if (best_seconds_ > 0 && least > kFarOff * best_seconds_) {
+    tried.reason =
+        cat("a rank computes ",
+            decimals(least / best_seconds_, 1),
+            " times as long as another takes in all");
+    tried.least_seconds = least;
+    return tried;
+  }
+  look_at(tried, false);
+  if (tried.reason.empty()) {
+    best_seconds_ = best_seconds_ > 0
+                        ? std::min(best_seconds_, tried.estimate.step_seconds)
+                        : tried.estimate.step_seconds;
+    if (candidate.recompute != RecomputePolicy::Full &&
+        !has_whole_layers(tried)) {
+      fitting_ = candidate.recompute;
+    }
+  }
+  if (!tried.reason.empty() && !tried.is_doubtful &&
+      tried.estimate.needed_bytes > 0 &&
+      candidate.recompute == RecomputePolicy::Full) {
+    rejected_[key] = micro;
+  }
+  return tried;
+}
+
+void Survey::look_at(Tried& tried, bool is_in_need) const {
+  tried.estimate = estimator_.estimate(tried.candidate, budget_bytes_);
+  tried.reason = tried.estimate.reason;
+  tried.is_settled = false;
+  tried.least_seconds = 0;
+  if (tried.estimate.needed_bytes > 0) {
+    doubt(tried, is_in_need);
+  }
+}
+
+void Survey::doubt(Tried& tried, bool is_in_need) const {
+  const double times =
+      is_small(tried.candidate) || is_in_need ? kAnyTimes : kDoubtful;
+  const Estimate more = estimator_.estimate(
+      tried.candidate,
+      static_cast<int64_t>(times * static_cast<double>(budget_bytes_)));
+  const int64_t stays = more.memory.parameter_bytes + more.memory.state_bytes;
+  if (more.reason.empty() && stays <= budget_bytes_) {
+    const int64_t needed = tried.estimate.needed_bytes;
+    tried.estimate = more;
+    tried.estimate.needed_bytes = needed;
+    tried.is_doubtful = true;
+  }
+}
+
+bool Survey::is_far_over(const Tried& tried) const {
+  return static_cast<double>(tried.estimate.needed_bytes) >
+         kDoubtful * static_cast<double>(budget_bytes_);
+}
+
+int64_t Survey::size_of(const Candidate& candidate) const {
+  return nodes_ * ranks_ / candidate.words.pipeline *
+         candidate.words.micro_batches;
+}
+
+bool Survey::is_small(const Candidate& candidate) const {
+  return size_of(candidate) <= kSmallSize;
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidates one after the other, by estimates alone: what others have settled
+// is not looked at, and what nearly fits is left to be doubted.
+#pragma once
+
+#include "search/estimate.h"
+#include "search/search.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace weft {
+
+// Who computes for so many times what another takes in all is not looked at,
+// and who takes that much longer than what is too large to be lowered is not
+// lowered.
+inline constexpr double kFarOff = 2;
+
+class Survey {
+ public:
+  // Keeps a reference to the estimator, which is of the step and the cluster.
+  Survey(
+      Estimator& estimator,
+      const Function& step,
+      int64_t ranks,
+      int64_t budget_bytes)
+      : estimator_(estimator),
+        nodes_(static_cast<int64_t>(step.nodes.size())),
+        ranks_(ranks),
+        budget_bytes_(budget_bytes) {}
+
+  // The next candidate. Where others of the same words have settled it, without
+  // a look.
+  Tried next(const Candidate& candidate);
+
+  // Estimates it, whatever was said of it before. `is_in_need`: as nothing
+  // fits, whatever might is doubted rather than rejected.
+  void look_at(Tried& tried, bool is_in_need) const;
+
+  // One that fits was met.
+  bool has_fit() const { return best_seconds_ > 0; }
+
+  // Instructions of all ranks, roughly.
+  int64_t size_of(const Candidate& candidate) const;
+  // Lowered quickly.
+  bool is_small(const Candidate& candidate) const;
+  // Needs more than is doubted where there is no need to.
+  bool is_far_over(const Tried& tried) const;
+
+ private:
+  void doubt(Tried& tried, bool is_in_need) const;
+
+  Estimator& estimator_;
+  const int64_t nodes_;
+  const int64_t ranks_;
+  const int64_t budget_bytes_;
+  // The least step of those that fit so far; 0: none does.
+  double best_seconds_ = 0;
+  // Of the words that are being looked at, the first policy that needs no layer
+  // made again whole.
+  std::optional<RecomputePolicy> fitting_;
+  Parallel words_;
+  // By words but for micro-batches, their number with which even Full is too
+  // much: fewer of them are larger.
+  std::map<std::string, int64_t> rejected_;
+};
+
+}  // namespace weft
