@@ -85,7 +85,7 @@ int read_and_run(CLI::App& app, int argc, const char* const* argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::RuntimeError& error) {
-    // A process that the command started failed, and has said why.
+    // A process that the command started has ended, and has said what is wrong.
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     const bool is_no_command =

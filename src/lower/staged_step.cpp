@@ -7,12 +7,6 @@
 #include <algorithm>
 
 namespace weft {
-namespace {
-
-// Operations an element above which a node is worth a unit of its own.
-constexpr int64_t kHeavyOperations = 32;
-
-}  // namespace
 
 StagedStep::StagedStep(const Lowering& all)
     : lowering(all),

@@ -13,6 +13,10 @@
 
 namespace weft {
 
+// Operations an element above which a node is a product, worth a unit of its
+// own.
+inline constexpr int64_t kHeavyOperations = 32;
+
 // What the blocks of all ranks have in common.
 struct StagedStep {
   const Lowering& lowering;

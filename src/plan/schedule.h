@@ -92,6 +92,20 @@ const std::vector<std::string>& schedule_names();
 // How many stages a position has at the least where it has several, else 1.
 int64_t stages_per_position(std::string_view name);
 
+// Pairs of stage and part at a position, at the most.
+struct InFlight {
+  // Gone forward and not back: all that backward reads of them is kept.
+  int64_t forward = 0;
+  // Gone forward, and whose last unit is not done.
+  int64_t in_all = 0;
+  // Of these, gone back, and waiting for W; where a position has several stages
+  // no more is known than that it is no more than all of them.
+  int64_t waiting = 0;
+};
+// Of the schedule that make_schedule makes.
+InFlight most_in_flight(
+    std::string_view name, const ScheduleShape& shape, int64_t position);
+
 std::string print(const Schedule& schedule);
 // No stage has it: a unit printed there names its stage.
 constexpr int64_t kNoPosition = -1;

@@ -14,6 +14,17 @@ namespace {
 
 using Units = std::vector<Unit>;
 
+// The end of the nth group of parts. A group is of whole micro-batches and of
+// at least a part for every position, so that none waits for the first one to
+// come round; the larger groups are first.
+int64_t group_end(const ScheduleShape& shape, int64_t n) {
+  const int64_t least = (shape.positions + shape.slices - 1) / shape.slices;
+  const int64_t groups = std::max<int64_t>(shape.micro_batches / least, 1);
+  const int64_t larger = shape.micro_batches % groups;
+  return shape.slices *
+         ((n + 1) * (shape.micro_batches / groups) + std::min(n + 1, larger));
+}
+
 class ScheduleGenerator {
  public:
   ScheduleGenerator(const Recipe& recipe, const ScheduleShape& shape)
@@ -25,12 +36,7 @@ class ScheduleGenerator {
     schedule_.order.resize(static_cast<size_t>(shape.positions));
     for (int64_t position = 0; position < shape.positions; ++position) {
       Worker worker;
-      worker.seat = {
-          .positions = shape.positions,
-          .position = position,
-          .rounds = shape.stages / shape.positions,
-          .group = group_end(0),
-          .more_slices = shape.slices - 1};
+      worker.seat = seat_of(shape, position);
       set_orders(worker);
       workers_.push_back(std::move(worker));
     }
@@ -103,25 +109,13 @@ class ScheduleGenerator {
     return n - slice + (shape_.slices - 1 - slice);
   }
 
-  // The end of the nth group of parts. A group is of whole micro-batches and of
-  // at least a part for every position, so that none waits for the first one to
-  // come round; the larger groups are first.
-  int64_t group_end(int64_t n) const {
-    const int64_t least =
-        (shape_.positions + shape_.slices - 1) / shape_.slices;
-    const int64_t groups = std::max<int64_t>(shape_.micro_batches / least, 1);
-    const int64_t larger = shape_.micro_batches % groups;
-    return shape_.slices * ((n + 1) * (shape_.micro_batches / groups) +
-                            std::min(n + 1, larger));
-  }
-
   // A group of parts through every stage of the position, then the next group.
   // A row is the case of one stage.
   void set_round_orders(Worker& worker) {
     const Seat& seat = worker.seat;
     int64_t first = 0;
     for (int64_t group = 0; first < part_count(); ++group) {
-      const int64_t end = group_end(group);
+      const int64_t end = group_end(shape_, group);
       for (int64_t round = 0; round < seat.rounds; ++round) {
         const int64_t stage = round * seat.positions + seat.position;
         const int64_t back =
@@ -264,6 +258,15 @@ class ScheduleGenerator {
 };
 
 }  // namespace
+
+Seat seat_of(const ScheduleShape& shape, int64_t position) {
+  return {
+      .positions = shape.positions,
+      .position = position,
+      .rounds = shape.stages / shape.positions,
+      .group = group_end(shape, 0),
+      .more_slices = shape.slices - 1};
+}
 
 Schedule generate_schedule(const Recipe& recipe, const ScheduleShape& shape) {
   return ScheduleGenerator(recipe, shape).run();

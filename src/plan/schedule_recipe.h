@@ -46,6 +46,8 @@ struct Recipe {
   Limit weight_limit = nullptr;
 };
 
+Seat seat_of(const ScheduleShape& shape, int64_t position);
+
 // The shape is one that the placement allows.
 Schedule generate_schedule(const Recipe& recipe, const ScheduleShape& shape);
 

@@ -44,6 +44,19 @@ const std::vector<Recipe>& recipes() {
   return all;
 }
 
+const Recipe& recipe_of(std::string_view name) {
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) {
+      return recipe;
+    }
+  }
+  throw UserError(
+      cat("there is no schedule ",
+          quote(name),
+          "; there are ",
+          join(schedule_names(), ", ")));
+}
+
 void check_shape(const Recipe& recipe, const ScheduleShape& shape) {
   const auto& [positions, stages, micro_batches, slices] = shape;
   for (const auto& [what, size] :
@@ -120,17 +133,25 @@ int64_t stages_per_position(std::string_view name) {
 }
 
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
-  for (const Recipe& recipe : recipes()) {
-    if (recipe.name == name) {
-      check_shape(recipe, shape);
-      return generate_schedule(recipe, shape);
-    }
+  const Recipe& recipe = recipe_of(name);
+  check_shape(recipe, shape);
+  return generate_schedule(recipe, shape);
+}
+
+InFlight most_in_flight(
+    std::string_view name, const ScheduleShape& shape, int64_t position) {
+  const Recipe& recipe = recipe_of(name);
+  const Seat seat = seat_of(shape, position);
+  const int64_t all = seat.rounds * shape.micro_batches * shape.slices;
+  const int64_t forward = std::min(all, recipe.forward_limit(seat));
+  if (recipe.weight_limit == nullptr) {
+    return {.forward = forward, .in_all = forward};
   }
-  throw UserError(
-      cat("there is no schedule ",
-          quote(name),
-          "; there are ",
-          join(schedule_names(), ", ")));
+  const int64_t in_all = std::min(all, recipe.weight_limit(seat));
+  return {
+      .forward = forward,
+      .in_all = in_all,
+      .waiting = seat.rounds > 1 ? in_all : in_all - forward + 1};
 }
 
 }  // namespace weft

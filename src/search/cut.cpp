@@ -2,7 +2,9 @@
 // Time and memory of a stage grow with every unit, and an earlier stage needs
 // no less memory for the same units. So for a limit of time, filling one stage
 // after the other as far as time and memory allow, the last one first, finds a
-// cut if there is one; and the least limit is found by halving.
+// cut if there is one; and the least limit is found by halving. Where weights
+// wait, later stages may need more: then a cut may be missed that has hardly
+// more units than stages.
 #include "search/cut.h"
 
 #include <algorithm>

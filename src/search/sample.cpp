@@ -3,7 +3,9 @@
 
 #include "base/error.h"
 #include "lower/lower.h"
+#include "lower/staged_step.h"
 #include "ops/kernel.h"
+#include "ops/op_def.h"
 #include "profile/call_seconds.h"
 #include "profile/signatures.h"
 #include "program/live_bytes.h"
@@ -39,6 +41,7 @@ class ShapeFinder {
     out_.storage = storages(block_);
     find_places();
     find_lives();
+    find_what_waits();
     find_changes();
     return std::move(out_);
   }
@@ -118,6 +121,70 @@ class ShapeFinder {
                      out_.phases[life.made] == Phase::Forward &&
                      life.freed < block_.instructions.size() &&
                      out_.phases[life.freed] != Phase::Forward;
+    }
+  }
+
+  // As a schedule with units for weights splits backward (staged_items.h):
+  // what nobody needs but the updates, and no further product, can wait.
+  std::vector<bool> can_wait() const {
+    const Function& function = block_.function;
+    const std::vector<NodeCosts> costs =
+        node_costs(function, signatures(function));
+    std::vector<bool> out(block_.instructions.size(), false);
+    std::vector<bool> is_needed(function.values.size(), false);
+    for (size_t i = block_.instructions.size(); i-- > 0;) {
+      if (out_.phases[i] != Phase::Backward &&
+          out_.phases[i] != Phase::Recompute) {
+        continue;
+      }
+      const Instruction& instruction = block_.instructions[i];
+      const std::vector<ValueId> made = makes(block_, instruction);
+      out[i] = std::none_of(made.begin(), made.end(), [&](ValueId value) {
+        return is_needed[index(value)];
+      });
+      const std::vector<ValueId> read = reads(block_, instruction);
+      const auto* call = std::get_if<Call>(&instruction);
+      int64_t largest = 1;
+      for (const ValueId value : read) {
+        largest = std::max(largest, element_count(function[value].type));
+      }
+      const bool is_product =
+          call != nullptr &&
+          costs[index(call->node)].flops > kHeavyOperations * largest;
+      for (const ValueId value : read) {
+        is_needed[index(value)] =
+            is_needed[index(value)] || !out[i] || is_product;
+      }
+    }
+    return out;
+  }
+
+  void find_what_waits() {
+    const std::vector<bool> waits = can_wait();
+    const Function& function = block_.function;
+    out_.weight_units.assign(function.values.size(), -1);
+    // By value, the one that it is a view of, or itself; and where that is
+    // made.
+    std::vector<ValueId> seen(function.values.size(), ValueId::None);
+    std::vector<size_t> made(function.values.size(), 0);
+    for (size_t i = 0; i < block_.instructions.size(); ++i) {
+      const Instruction& instruction = block_.instructions[i];
+      const auto* call = std::get_if<Call>(&instruction);
+      const std::vector<ValueId> read = reads(block_, instruction);
+      const bool is_seen = call != nullptr && !read.empty() &&
+                           is_view(function.nodes[index(call->node)]);
+      for (const ValueId value : makes(block_, instruction)) {
+        seen[index(value)] = is_seen ? seen[index(read.front())] : value;
+        made[index(value)] = i;
+      }
+      for (const ValueId value : read) {
+        const ValueId root = seen[index(value)];
+        if (call != nullptr && waits[i] && root != ValueId::None &&
+            !waits[made[index(root)]] && !life_of(root).is_gradient &&
+            out_.weight_units[index(root)] < 0) {
+          out_.weight_units[index(root)] = out_.units[i];
+        }
+      }
     }
   }
 
@@ -351,6 +418,12 @@ class Sampling {
              ++unit) {
           costs_[static_cast<size_t>(unit)].output_bytes += bytes;
         }
+      }
+    }
+    for (size_t i = 0; i < shape_.weight_units.size(); ++i) {
+      if (shape_.weight_units[i] >= 0) {
+        costs_[static_cast<size_t>(shape_.weight_units[i])].waiting_bytes +=
+            aligned(storage_bytes(block_.function.values[i].type));
       }
     }
     for (const StorageChange& change : shape_.changes) {

@@ -45,6 +45,10 @@ struct UnitCost {
   double update_seconds = 0;
   // What forward leaves for backward.
   int64_t kept_bytes = 0;
+  // What the gradients of its weights are made from, whoever makes it: what is
+  // kept of a micro-batch whose other gradients are made, where a schedule lets
+  // these wait.
+  int64_t waiting_bytes = 0;
   // What else lives at the same time, at the most; without gradients.
   int64_t temporary_bytes = 0;
   // What later units read of it and of those before it.
@@ -98,6 +102,9 @@ struct SampleShape {
   std::vector<Phase> phases;
   // By value that is a storage.
   std::vector<StorageLife> lives;
+  // By value, the first unit that makes gradients of weights from it; -1: none
+  // does. What is written over in its place would be kept apart, if these wait.
+  std::vector<int32_t> weight_units;
   std::vector<StorageChange> changes;
 };
 SampleShape sample_shape(const Program& program, const StepUnits& units);

@@ -14,24 +14,38 @@ void add_stage(MemoryParts& to, const MemoryParts& stage) {
 }
 
 // Micro-batches of a stage that are under way at once, at the most.
-int64_t StageCosts::under_way(int64_t stage) const {
-  const int64_t all = words_.micro_batches;
-  if (words_.pipeline == 1) {
-    return 1;
+std::vector<InFlight> StageCosts::in_flight(const Parallel& words) {
+  if (words.pipeline == 1) {
+    return {{.forward = 1, .in_all = 1}};
   }
-  if (words_.schedule == "gpipe") {
-    return all;
+  const int64_t stages = stage_count(words);
+  const int64_t chunks = stages / words.pipeline;
+  std::vector<InFlight> out;
+  for (int64_t position = 0; position < words.pipeline; ++position) {
+    InFlight most = most_in_flight(
+        words.schedule,
+        {.positions = words.pipeline,
+         .stages = stages,
+         .micro_batches = words.micro_batches},
+        position);
+    for (int64_t* count : {&most.forward, &most.in_all, &most.waiting}) {
+      *count = (*count + chunks - 1) / chunks;
+    }
+    out.push_back(most);
   }
-  const int64_t position = stage % words_.pipeline;
-  const int64_t behind = words_.pipeline - position;
-  if (chunks_ == 1) {
-    return std::min(all, behind);
-  }
-  // Chunks take turns of as many micro-batches as there are positions.
-  return std::min(
-      all,
-      (2 * (behind - 1) + (chunks_ - 1) * words_.pipeline + 1 + chunks_ - 1) /
-          chunks_);
+  return out;
+}
+
+// Of those that have gone back, only what their weights wait for.
+int64_t StageCosts::kept_bytes(const UnitCost& cost, int64_t stage) const {
+  const InFlight& most = in_flight_[static_cast<size_t>(
+      stage % static_cast<int64_t>(in_flight_.size()))];
+  const auto with_waiting = [&](int64_t waiting) {
+    return (most.in_all - waiting) * cost.kept_bytes +
+           waiting * cost.waiting_bytes;
+  };
+  return std::max(
+      with_waiting(most.in_all - most.forward), with_waiting(most.waiting));
 }
 
 // Of what is split over `data` from a level of ZeRO on, a rank's piece.
@@ -71,7 +85,7 @@ MemoryParts StageCosts::memory_during(
         2 * (words_.micro_batches > 1 ? cost.parameter_bytes
                                       : base_.largest_parameter_bytes);
   }
-  parts.kept_bytes = cost.kept_bytes * under_way(stage);
+  parts.kept_bytes = kept_bytes(cost, stage);
   parts.temporary_bytes += cost.temporary_bytes;
   return parts;
 }

@@ -3,10 +3,12 @@
 // memory for what they keep of all micro-batches that are under way.
 #pragma once
 
+#include "plan/schedule.h"
 #include "search/candidate.h"
 #include "search/unit_table.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace weft {
 
@@ -36,7 +38,7 @@ class StageCosts {
       : words_(candidate.words),
         base_(base),
         whole_(whole),
-        chunks_(stage_count(candidate.words) / candidate.words.pipeline) {}
+        in_flight_(in_flight(candidate.words)) {}
 
   const UnitTable& base() const { return base_; }
 
@@ -45,7 +47,8 @@ class StageCosts {
       int32_t begin, int32_t end, int32_t whole_again, int64_t number) const;
 
  private:
-  int64_t under_way(int64_t stage) const;
+  static std::vector<InFlight> in_flight(const Parallel& words);
+  int64_t kept_bytes(const UnitCost& cost, int64_t stage) const;
   int64_t piece(int64_t bytes, int level) const;
   MemoryParts memory(const UnitCost& cost, int64_t stage) const;
   MemoryParts memory_during(const UnitCost& cost, int64_t stage) const;
@@ -54,8 +57,8 @@ class StageCosts {
   const Parallel& words_;
   const UnitTable& base_;
   const UnitTable& whole_;
-  // Stages a position.
-  const int64_t chunks_;
+  // By position, of one of its stages.
+  const std::vector<InFlight> in_flight_;
 };
 
 }  // namespace weft

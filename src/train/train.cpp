@@ -19,6 +19,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -40,6 +41,9 @@ bool is_inside(const std::string& path, const std::string& folder) {
 }
 
 using Clock = std::chrono::steady_clock;
+
+// What ranks agree upon after every step: counts of them.
+constexpr int64_t kAgreed = 4;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -85,7 +89,7 @@ class Loop {
       std::vector<int64_t> all(static_cast<size_t>(options.trainer.ranks));
       std::iota(all.begin(), all.end(), 0);
       everybody_ = world->group(all);
-      agreed_ = at::zeros({3}, at::TensorOptions().dtype(at::kLong));
+      agreed_ = at::zeros({kAgreed}, at::TensorOptions().dtype(at::kLong));
     }
     if (!options.output.empty()) {
       make_output();
@@ -313,26 +317,27 @@ class Loop {
             "; try a smaller learning rate, --clip-norm, or --bad-loss skip"));
   }
 
-  // All ranks stop, and publish, at the same step.
+  // All ranks stop, and publish, at the same step, and say the same of it: a
+  // signal may reach one of them after the others have stopped.
   void agree() {
-    int64_t stops = signals_.caught() ? 1 : 0;
-    int64_t written = saving_ && saving_->is_written() ? 1 : 0;
-    int64_t ranks = 1;
+    const std::optional<std::string> caught = signals_.caught();
+    std::array<int64_t, kAgreed> counts = {
+        caught == "SIGTERM" ? 1 : 0,
+        caught == "SIGINT" ? 1 : 0,
+        saving_ && saving_->is_written() ? 1 : 0,
+        1};
     if (everybody_) {
-      int64_t* numbers = agreed_.mutable_data_ptr<int64_t>();
-      numbers[0] = stops;
-      numbers[1] = written;
-      numbers[2] = 1;
+      int64_t* shared = agreed_.mutable_data_ptr<int64_t>();
+      std::copy(counts.begin(), counts.end(), shared);
       everybody_->all_reduce(agreed_)->wait();
-      stops = numbers[0];
-      written = numbers[1];
-      ranks = numbers[2];
+      std::copy_n(shared, kAgreed, counts.begin());
     }
+    const auto [terminated, interrupted, written, ranks] = counts;
     if (written == ranks) {
       publish();
     }
-    if (stops > 0) {
-      summary_.stopped_by = signals_.caught().value_or("a signal");
+    if (terminated + interrupted > 0) {
+      summary_.stopped_by = terminated > 0 ? "SIGTERM" : "SIGINT";
     }
   }
 
