@@ -44,6 +44,9 @@ struct Recipe {
   Limit forward_limit = nullptr;
   // The same, that still wait for W; nullptr: backward is not split.
   Limit weight_limit = nullptr;
+  // Of a row: how many backwards may come one after the other before the first
+  // of them is in the way of a forward.
+  int64_t backwards_in_a_row = 1;
 };
 
 Seat seat_of(const ScheduleShape& shape, int64_t position);

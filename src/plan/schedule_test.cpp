@@ -414,5 +414,51 @@ TEST(PipelineSchedule, FewerMicroBatchesKeepTheirOrder) {
       "}\n");
 }
 
+// At no moment is more in flight than is said, and at some moment as much, but
+// that in a V no less is known than all.
+TEST(Schedule, SaysHowManyAreInFlight) {
+  for (const std::string& name : schedule_names()) {
+    for (const int64_t positions : {1, 2, 3, 4, 8}) {
+      for (const int64_t micro_batches : {1, 2, 3, 4, 7, 8, 16, 30}) {
+        const ScheduleShape shape = {
+            .positions = positions,
+            .stages = positions * stages_per_position(name),
+            .micro_batches = micro_batches};
+        const Schedule schedule = make_schedule(name, shape);
+        const bool has_weights = has_weight_units(schedule);
+        for (int64_t position = 0; position < positions; ++position) {
+          InFlight found;
+          int64_t forward = 0;
+          int64_t waiting = 0;
+          for (const Unit& unit :
+               schedule.order[static_cast<size_t>(position)]) {
+            forward += unit.kind == UnitKind::Forward    ? 1
+                       : unit.kind == UnitKind::Backward ? -1
+                                                         : 0;
+            if (has_weights) {
+              waiting += unit.kind == UnitKind::Backward ? 1
+                         : unit.kind == UnitKind::Weight ? -1
+                                                         : 0;
+            }
+            found.forward = std::max(found.forward, forward);
+            found.waiting = std::max(found.waiting, waiting);
+            found.in_all = std::max(found.in_all, forward + waiting);
+          }
+          const InFlight said = most_in_flight(name, shape, position);
+          const std::string where = cat(
+              name, " ", position, " of ", positions, " with ", micro_batches);
+          EXPECT_EQ(said.in_all, found.in_all) << where;
+          if (name != "zb-v") {
+            EXPECT_EQ(said.forward, found.forward) << where;
+          }
+          EXPECT_GE(said.forward, found.forward) << where;
+          EXPECT_GE(said.waiting, found.waiting) << where;
+          EXPECT_LE(said.waiting, has_weights ? said.in_all : 0) << where;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft

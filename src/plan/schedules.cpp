@@ -37,7 +37,7 @@ const std::vector<Recipe>& recipes() {
       {"1f1b", kRow, false, to_the_end},
       {"interleaved", StagePlacement::Round, false, rounds_there_and_back},
       {"zb-h1", kRow, false, to_the_end, as_the_first_to_the_end},
-      {"zb-h2", kRow, false, there_and_back, as_the_first_there_and_back},
+      {"zb-h2", kRow, false, there_and_back, as_the_first_there_and_back, 2},
       {"zb-v", StagePlacement::Vee, false, both_stages, both_stages},
       {"token", kRow, true, unlimited},
   };
@@ -151,7 +151,10 @@ InFlight most_in_flight(
   return {
       .forward = forward,
       .in_all = in_all,
-      .waiting = seat.rounds > 1 ? in_all : in_all - forward + 1};
+      .waiting =
+          recipe.placement == StagePlacement::Row
+              ? std::min(in_all, in_all - forward + recipe.backwards_in_a_row)
+              : in_all};
 }
 
 }  // namespace weft
