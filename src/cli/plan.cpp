@@ -15,6 +15,7 @@
 #include "plan/plan_place.h"
 #include "plan/schedule.h"
 #include "program/live_bytes.h"
+#include "rewrite/training.h"
 #include "search/ilp_policy.h"
 #include "search/nearest.h"
 #include "search/recompute_policy.h"
@@ -91,6 +92,7 @@ const Large& until_exit(Large large) {
   return *new Large(std::move(large));
 }
 
+// As training runs it: nobody reads the gradients when they have been used.
 LoadedModel load(const PlanCommandFlags& flags) {
   ModelOptions options = model_options(flags.model);
   options.precision = flags.precision;
@@ -108,6 +110,7 @@ LoadedModel load(const PlanCommandFlags& flags) {
       *flags.global_batch,
       "; capture it with --batch-size ",
       *flags.global_batch);
+  drop_gradient_outputs(loaded.graph);
   return loaded;
 }
 

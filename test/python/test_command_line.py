@@ -64,6 +64,21 @@ def test_finds_what_is_found_for_the_same_graph(root, tmp_path):
     assert found[0] == found[1]
 
 
+def test_plans_the_step_as_it_is_trained(root, tmp_path):
+    """Without gradients, which ranks would have to gather at its end."""
+    graph, trained = tmp_path / "tiny.graph", tmp_path / "trained.graph"
+    assert weft("capture", f"{root}/examples/models/gpt.py:tiny", "--batch-size", "4", "-o", graph).returncode == 0
+    assert weft("opt", "--pass=drop-gradient-outputs", graph, "-o", trained).returncode == 0
+    assert "return gradient" in graph.read_text() and "return gradient" not in trained.read_text()
+    figures = []
+    for source in (graph, trained):
+        words = ["--global-batch", "4", "--fix", "data=2", "--fix", "zero=1", "--json"]
+        run = weft("plan", source, "--cluster", "2xA100-80G", *words)
+        found = json.loads(run.stdout)
+        figures.append((found["words"], found["peak_bytes"], found["step_seconds"]))
+    assert figures[0] == figures[1]
+
+
 def test_output_is_of_the_command_alone(model):
     run = weft("capture", f"{model}:step")
     assert run.returncode == 0
