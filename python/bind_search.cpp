@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "plan/parallel.h"
 #include "plan/plan.h"
+#include "rewrite/training.h"
 #include "search/nearest.h"
 #include "search/recompute_policy.h"
 #include "search/search_print.h"
@@ -32,7 +33,8 @@ std::string search_json(
     std::optional<int64_t> max_bytes,
     std::optional<double> time_limit_seconds,
     std::optional<double> price,
-    const std::vector<std::string>& what_ifs) {
+    const std::vector<std::string>& what_ifs,
+    bool keep_gradients) {
   Cluster cluster = load_cluster(cluster_name);
   if (price) {
     set_price_per_hour(cluster, *price);
@@ -51,10 +53,15 @@ std::string search_json(
   }
   options.max_bytes = max_bytes;
   options.time_limit_seconds = time_limit_seconds;
-  const SearchResult result = find_plan(graph, cluster, options);
+  // As training runs it.
+  Graph trained = graph;
+  if (!keep_gradients) {
+    drop_gradient_outputs(trained);
+  }
+  const SearchResult result = find_plan(trained, cluster, options);
   std::vector<WhatIf> found;
   for (const std::vector<ClusterChange>& each : changes) {
-    found.push_back(what_if(graph, cluster, options, each));
+    found.push_back(what_if(trained, cluster, options, each));
   }
   return to_json(result, cluster, found).dump();
 }
@@ -72,7 +79,8 @@ void bind_search(py::module_& module) {
       py::arg("max_bytes") = std::nullopt,
       py::arg("time_limit_seconds") = std::nullopt,
       py::arg("price") = std::nullopt,
-      py::arg("what_if") = std::vector<std::string>());
+      py::arg("what_if") = std::vector<std::string>(),
+      py::arg("keep_gradients") = false);
   // The words with searched layouts, the fastest first, as texts.
   module.def(
       "plans_of_menu",

@@ -64,7 +64,8 @@ class Search {
             estimator_,
             step_of(graph),
             device_count(cluster),
-            trials_.budget_bytes()),
+            trials_.budget_bytes(),
+            options.most_instructions),
         selection_(
             result_.tried,
             survey_,

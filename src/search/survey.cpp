@@ -16,6 +16,9 @@ constexpr double kDoubtful = 1.3;
 // step to step fits.
 constexpr int64_t kSmallSize = 1000;
 constexpr double kAnyTimes = 1000;
+// Of the memory, what a candidate may take by its estimate that will not be
+// lowered: most estimates are no further below what lowering finds.
+constexpr double kTrusted = 0.96;
 
 }  // namespace
 
@@ -72,13 +75,27 @@ Tried Survey::next(const Candidate& candidate) {
 }
 
 void Survey::look_at(Tried& tried, bool is_in_need) const {
-  tried.estimate = estimator_.estimate(tried.candidate, budget_bytes_);
+  const bool is_trusted = is_left_to_estimates(tried.candidate);
+  tried.estimate = estimator_.estimate(
+      tried.candidate,
+      is_trusted
+          ? static_cast<int64_t>(kTrusted * static_cast<double>(budget_bytes_))
+          : budget_bytes_);
   tried.reason = tried.estimate.reason;
+  if (is_trusted && tried.estimate.needed_bytes > 0) {
+    tried.reason +=
+        cat(", which is what an estimate may take of ",
+            human_bytes(static_cast<double>(budget_bytes_)));
+  }
   tried.is_settled = false;
   tried.least_seconds = 0;
   if (tried.estimate.needed_bytes > 0) {
     doubt(tried, is_in_need);
   }
+}
+
+bool Survey::is_left_to_estimates(const Candidate& candidate) const {
+  return most_instructions_ > 0 && size_of(candidate) > most_instructions_;
 }
 
 void Survey::doubt(Tried& tried, bool is_in_need) const {

@@ -21,15 +21,18 @@ inline constexpr double kFarOff = 2;
 class Survey {
  public:
   // Keeps a reference to the estimator, which is of the step and the cluster.
+  // What is larger than `most_instructions` will not be lowered; 0: nothing is.
   Survey(
       Estimator& estimator,
       const Function& step,
       int64_t ranks,
-      int64_t budget_bytes)
+      int64_t budget_bytes,
+      int64_t most_instructions)
       : estimator_(estimator),
         nodes_(static_cast<int64_t>(step.nodes.size())),
         ranks_(ranks),
-        budget_bytes_(budget_bytes) {}
+        budget_bytes_(budget_bytes),
+        most_instructions_(most_instructions) {}
 
   // The next candidate. Where others of the same words have settled it, without
   // a look.
@@ -50,12 +53,14 @@ class Survey {
   bool is_far_over(const Tried& tried) const;
 
  private:
+  bool is_left_to_estimates(const Candidate& candidate) const;
   void doubt(Tried& tried, bool is_in_need) const;
 
   Estimator& estimator_;
   const int64_t nodes_;
   const int64_t ranks_;
   const int64_t budget_bytes_;
+  const int64_t most_instructions_;
   // The least step of those that fit so far; 0: none does.
   double best_seconds_ = 0;
   // Of the words that are being looked at, the first policy that needs no layer

@@ -36,12 +36,12 @@ def cluster_file(root, folder, ranks, link):
 
 def found_plans(graph, cluster, words, shares):
     """Different plans that were simulated, each within its budget; as many as there are."""
-    roomy = weft.plan(graph, cluster, fix=words)
+    roomy = weft.plan(graph, cluster, fix=words, keep_gradients=True)
     found = {}
     for share in shares:
         budget = int(share * roomy["peak_bytes"])
         try:
-            plan = weft.plan(graph, cluster, fix=words, max_bytes=budget)
+            plan = weft.plan(graph, cluster, fix=words, max_bytes=budget, keep_gradients=True)
         except weft.UserError as error:
             assert "no plan fits" in str(error)
             break
