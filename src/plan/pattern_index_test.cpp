@@ -58,5 +58,18 @@ TEST(PatternIndex, FindsWhatMatches) {
   }
 }
 
+TEST(PatternIndex, TheLastDecisionCounts) {
+  Plan plan;
+  for (const char* pattern : {"a*", "*.b", "a.b", "c*"}) {
+    plan.decisions.push_back({.pattern = pattern, .layout = {}});
+  }
+  const PatternIndex index(plan.decisions);
+  EXPECT_EQ(decision_for(plan, index, "a")->pattern, "a*");
+  EXPECT_EQ(decision_for(plan, index, "a.b")->pattern, "a.b");
+  EXPECT_EQ(decision_for(plan, index, "a.c.b")->pattern, "*.b");
+  EXPECT_EQ(decision_for(plan, index, "c.b")->pattern, "c*");
+  EXPECT_EQ(decision_for(plan, index, "d"), nullptr);
+}
+
 }  // namespace
 }  // namespace weft

@@ -18,15 +18,18 @@ constexpr int kHalvings = 30;
 // Where halving ends: the slowest stage is that near to the fastest it can be.
 constexpr double kNearEnough = 5e-4;
 
-// The least count above `low` whose bytes fit: of `low` they do not, of `high`
-// they do. Bytes fall with the count, nearly along a line, which is followed
-// before the rest is halved.
+// The least count above 0 whose bytes fit: of 0 they do not, of `high` they do,
+// as those of both say. Bytes fall with the count, nearly along a line, which
+// is followed before the rest is halved.
 template <typename BytesOf>
 int32_t least_that_fits(
-    int32_t low, int32_t high, int64_t budget, const BytesOf& bytes_of) {
+    int64_t low_bytes,
+    int32_t high,
+    int64_t high_bytes,
+    int64_t budget,
+    const BytesOf& bytes_of) {
   constexpr int kFollowed = 4;
-  int64_t low_bytes = bytes_of(low);
-  int64_t high_bytes = bytes_of(high);
+  int32_t low = 0;
   for (int i = 0; high - low > 1; ++i) {
     const double share = static_cast<double>(low_bytes - budget) /
                          static_cast<double>(low_bytes - high_bytes);
@@ -91,11 +94,15 @@ class Cutting {
       return total(stage(begin, end, whole, number).memory);
     };
     const int32_t units = bounds_[end] - bounds_[begin];
-    if (bytes_with(units) > budget_) {
+    const int64_t least = bytes_with(units);
+    if (least > budget_) {
       return std::nullopt;
     }
     return stage(
-        begin, end, least_that_fits(0, units, budget_, bytes_with), number);
+        begin,
+        end,
+        least_that_fits(total(out.memory), units, least, budget_, bytes_with),
+        number);
   }
 
   // Where the longest stage begins that ends at `end` and takes no longer than
@@ -264,18 +271,24 @@ class Cutting {
       }
       return total(all);
     };
-    if (bytes_with(0) <= budget_) {
+    const int64_t most = bytes_with(0);
+    if (most <= budget_) {
       return true;
     }
     int32_t high = 0;
     for (size_t i = first; i < stages.size(); i += step) {
       high = std::max(high, stages[i].end - stages[i].begin);
     }
-    if (!candidate_.may_mix || bytes_with(high) > budget_) {
+    if (!candidate_.may_mix) {
+      return false;
+    }
+    const int64_t least = bytes_with(high);
+    if (least > budget_) {
       return false;
     }
     // The stages are left as what was asked for last.
-    return bytes_with(least_that_fits(0, high, budget_, bytes_with)) <= budget_;
+    bytes_with(least_that_fits(most, high, least, budget_, bytes_with));
+    return true;
   }
 
   const Parallel& words_;

@@ -15,11 +15,20 @@ namespace {
 
 constexpr int64_t kAnyBytes = int64_t{1} << 40;
 
-int64_t lowered_bytes(
-    const Graph& graph, const Cluster& cluster, const Plan& plan) {
+// What a candidate needs by its estimate, of what lowering finds.
+double times_lowered(
+    const Graph& graph,
+    const Cluster& cluster,
+    Estimator& estimator,
+    const Candidate& candidate) {
+  const Estimate estimate = estimator.estimate(candidate, kAnyBytes);
+  EXPECT_EQ(estimate.reason, "");
   LowerOptions quick;
   quick.verify_each = false;
-  return peak_bytes(lower(graph, plan, cluster, quick));
+  const Plan plan =
+      plan_of(graph, estimator.units(), candidate, estimate, cluster.device);
+  return static_cast<double>(total(estimate.memory)) /
+         static_cast<double>(peak_bytes(lower(graph, plan, cluster, quick)));
 }
 
 // Where parameters are large beside what lowering sends at once, estimates of
@@ -27,7 +36,6 @@ int64_t lowered_bytes(
 TEST(Estimate, MemoryIsWhatLoweringFinds) {
   const Graph graph = chain_step(6, 256, 1024, 1024);
   const Cluster cluster = test_cluster(2, 1e9, 1e8);
-  const StepUnits units = step_units(step_of(graph));
   Estimator estimator(graph, cluster);
   for (const Candidate& candidate : candidates(2, 2, 256, {})) {
     const Parallel& words = candidate.words;
@@ -36,14 +44,7 @@ TEST(Estimate, MemoryIsWhatLoweringFinds) {
         words.sequence) {
       continue;
     }
-    const Estimate estimate = estimator.estimate(candidate, kAnyBytes);
-    ASSERT_EQ(estimate.reason, "");
-    const double times =
-        static_cast<double>(total(estimate.memory)) /
-        static_cast<double>(lowered_bytes(
-            graph,
-            cluster,
-            plan_of(graph, units, candidate, estimate, cluster.device)));
+    const double times = times_lowered(graph, cluster, estimator, candidate);
     EXPECT_GT(times, 0.88) << print(candidate);
     EXPECT_LT(times, 1.25) << print(candidate);
   }
@@ -54,7 +55,6 @@ TEST(Estimate, MemoryIsWhatLoweringFinds) {
 TEST(Estimate, MemoryOfSchedulesIsWhatLoweringFinds) {
   const Graph graph = chain_step(32, 2048, 128, 128);
   const Cluster cluster = test_cluster(8, 1e9, 1e8);
-  const StepUnits units = step_units(step_of(graph));
   Estimator estimator(graph, cluster);
   Candidate candidate;
   candidate.may_mix = false;
@@ -67,14 +67,8 @@ TEST(Estimate, MemoryOfSchedulesIsWhatLoweringFinds) {
         candidate.words.data = 8 / pipeline;
         candidate.words.micro_batches = 2 * pipeline;
         candidate.words.schedule = schedule;
-        const Estimate estimate = estimator.estimate(candidate, kAnyBytes);
-        ASSERT_EQ(estimate.reason, "");
         const double times =
-            static_cast<double>(total(estimate.memory)) /
-            static_cast<double>(lowered_bytes(
-                graph,
-                cluster,
-                plan_of(graph, units, candidate, estimate, cluster.device)));
+            times_lowered(graph, cluster, estimator, candidate);
         EXPECT_GT(times, 0.95) << print(candidate);
         EXPECT_LT(times, 1.1) << print(candidate);
       }

@@ -174,7 +174,7 @@ class Search {
       Tried tried = {.candidate = candidate};
       survey_.look_at(tried, false);
       const bool can_be = tried.reason.empty() || tried.is_doubtful;
-      if (can_be && survey_.size_of(candidate) <= options_.most_instructions) {
+      if (can_be && !survey_.is_too_large(candidate)) {
         selection_.try_out(tried);
       }
       has_one = has_one || tried.reason.empty();

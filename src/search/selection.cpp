@@ -58,7 +58,7 @@ bool Selection::look_further() {
   is_in_need_ = true;
   bool is_any = false;
   for (Tried& tried : tried_) {
-    const bool can_be = survey_.size_of(tried.candidate) <= most_instructions_;
+    const bool can_be = !survey_.is_too_large(tried.candidate);
     if (tried.reason.empty() && !can_be) {
       return false;
     }
@@ -117,8 +117,7 @@ std::vector<Tried*> Selection::in_order() {
 double Selection::seconds_by_estimate() const {
   double least = std::numeric_limits<double>::infinity();
   for (const Tried& tried : tried_) {
-    if (tried.reason.empty() &&
-        survey_.size_of(tried.candidate) > most_instructions_) {
+    if (tried.reason.empty() && survey_.is_too_large(tried.candidate)) {
       least = std::min(least, tried.estimate.step_seconds);
     }
   }

@@ -75,7 +75,8 @@ Tried Survey::next(const Candidate& candidate) {
 }
 
 void Survey::look_at(Tried& tried, bool is_in_need) const {
-  const bool is_trusted = is_left_to_estimates(tried.candidate);
+  const bool is_trusted =
+      most_instructions_ > 0 && is_too_large(tried.candidate);
   tried.estimate = estimator_.estimate(
       tried.candidate,
       is_trusted
@@ -94,8 +95,8 @@ void Survey::look_at(Tried& tried, bool is_in_need) const {
   }
 }
 
-bool Survey::is_left_to_estimates(const Candidate& candidate) const {
-  return most_instructions_ > 0 && size_of(candidate) > most_instructions_;
+bool Survey::is_too_large(const Candidate& candidate) const {
+  return size_of(candidate) > most_instructions_;
 }
 
 void Survey::doubt(Tried& tried, bool is_in_need) const {

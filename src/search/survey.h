@@ -49,11 +49,12 @@ class Survey {
   int64_t size_of(const Candidate& candidate) const;
   // Lowered quickly.
   bool is_small(const Candidate& candidate) const;
+  // Larger than anything that is lowered.
+  bool is_too_large(const Candidate& candidate) const;
   // Needs more than is doubted where there is no need to.
   bool is_far_over(const Tried& tried) const;
 
  private:
-  bool is_left_to_estimates(const Candidate& candidate) const;
   void doubt(Tried& tried, bool is_in_need) const;
 
   Estimator& estimator_;
