@@ -2,10 +2,12 @@
 #include "execute/launch.h"
 
 #include "base/error.h"
+#include "execute/process.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -179,7 +181,12 @@ class Ranks {
         pass_on(signal, info);
       }
       reap();
-      if (failed_ != 0 && Clock::now() > deadline_) {
+      const bool is_over = !failures_.empty() && Clock::now() > deadline_;
+      const bool is_said = failures_.empty() || failed_ != 0;
+      if (!is_said && (is_over || !is_one_ending())) {
+        report();
+      }
+      if (is_over) {
         kill_all(SIGKILL);
       }
     }
@@ -203,19 +210,41 @@ class Ranks {
       if (::waitpid(here->first, &status, WNOHANG) != here->first) {
         continue;
       }
-      const int64_t ended = here->second;
-      running_.erase(here);
-      if (exit_code(status) != 0 && failed_ == 0) {
-        failed_ = exit_code(status);
-        deadline_ = Clock::now() + std::chrono::seconds(options_.grace_seconds);
-        const std::string name =
-            options_.rank_names.empty()
-                ? cat("rank ", ended)
-                : options_.rank_names.at(static_cast<size_t>(ended));
-        std::cerr << cat("weft: ", name, " ", ending(status), "\n")
-                  << std::flush;
+      if (exit_code(status) != 0) {
+        if (failures_.empty()) {
+          deadline_ =
+              Clock::now() + std::chrono::seconds(options_.grace_seconds);
+        }
+        failures_.push_back({here->second, status});
       }
+      running_.erase(here);
     }
+  }
+
+  // Whether one of them has ended, but some of its threads have not, and it
+  // cannot be waited for yet. Another that missed it may have left before.
+  bool is_one_ending() const {
+    return std::any_of(running_.begin(), running_.end(), [](const auto& rank) {
+      return process_state(process_of(rank.first)) == ProcessState::Gone;
+    });
+  }
+
+  // Says which rank failed: one that was killed, which could not say so itself,
+  // or else the first.
+  void report() {
+    const auto killed = std::find_if(
+        failures_.begin(), failures_.end(), [](const Failure& failure) {
+          return WIFSIGNALED(failure.status);
+        });
+    const Failure& cause =
+        killed == failures_.end() ? failures_.front() : *killed;
+    failed_ = exit_code(cause.status);
+    const std::string name =
+        options_.rank_names.empty()
+            ? cat("rank ", cause.rank)
+            : options_.rank_names.at(static_cast<size_t>(cause.rank));
+    std::cerr << cat("weft: ", name, " ", ending(cause.status), "\n")
+              << std::flush;
   }
 
   void kill_all(int signal) {
@@ -224,11 +253,18 @@ class Ranks {
     }
   }
 
+  struct Failure {
+    int64_t rank = 0;
+    int status = 0;
+  };
+
   const HeldSignals& signals_;
   const StartOptions options_;
   std::map<pid_t, int64_t> running_;
+  std::vector<Failure> failures_;
   int failed_ = 0;
   int stops_ = 0;
+  // From the first failure on.
   Clock::time_point deadline_;
 };
 

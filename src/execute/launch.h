@@ -23,10 +23,11 @@ struct StartOptions {
 
 // Runs this program again with `arguments` as `ranks` processes that find each
 // other at a store which this process keeps, and returns the exit status of the
-// first that failed (128 + the signal's number when it was killed), or 0. Says
-// on standard error how that one ended. The first SIGINT or SIGTERM is passed
-// on to the ranks, the second kills them; they also die with this process.
-// Must be called from the main thread.
+// first that failed (128 + the signal's number when it was killed), or 0: of
+// several that fail at once, of one that was killed. Says on standard error how
+// that one ended. The first SIGINT or SIGTERM is passed on to the ranks, the
+// second kills them; they also die with this process. Must be called from the
+// main thread.
 int start_ranks(
     int64_t ranks,
     const std::vector<std::string>& arguments,

@@ -54,8 +54,9 @@ std::string this_machine() {
 
 }  // namespace
 
-ProcessId this_process() {
-  const int64_t pid = ::getpid();
+ProcessId this_process() { return process_of(::getpid()); }
+
+ProcessId process_of(int64_t pid) {
   return {this_machine(), pid, read_stat(pid).start_ticks};
 }
 

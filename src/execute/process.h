@@ -19,6 +19,8 @@ struct ProcessId {
 };
 
 ProcessId this_process();
+// A process of this machine that runs, or that has not been waited for.
+ProcessId process_of(int64_t pid);
 
 std::string print(const ProcessId& process);
 // Throws UserError when the text is not one of print's.
@@ -27,7 +29,7 @@ ProcessId parse_process_id(const std::string& text);
 enum class ProcessState { Runs, Stopped, Gone };
 
 // Of a process of this machine. One that has ended and was not waited for is
-// gone.
+// gone, even before the last of its threads has ended, when it can be.
 ProcessState process_state(const ProcessId& process);
 
 }  // namespace weft

@@ -22,13 +22,18 @@ class Event:
         return self.label.startswith("wait ")
 
 
-def weft(folder, *arguments):
-    """What the program printed."""
-    done = subprocess.run(
-        [WEFT, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def weft(folder, *arguments, beside=lambda process: None):
+    """What the program printed. `beside` is called while it runs."""
+    command = [WEFT, *map(str, arguments)]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        beside(process)
+        try:
+            out, err = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 0, err
+    return out
 
 
 def write_step(step, folder):
@@ -47,10 +52,10 @@ def plan_arguments(plan):
     return ["--plan" if plan.endswith(".plan") else "--parallel", plan]
 
 
-def measured(folder, plan, steps=3):
+def measured(folder, plan, steps=3, **options):
     """The last step of a run of what write_step wrote, one thread a rank."""
     command = ["run", "step.graph", *plan_arguments(plan), "--inputs", "inputs.safetensors", "--steps", steps]
-    weft(folder, *command, "--threads", 1, "--timeline", "measured.timeline")
+    weft(folder, *command, "--threads", 1, "--timeline", "measured.timeline", **options)
     return read(folder / "measured.timeline")
 
 
