@@ -71,7 +71,8 @@ def capture(model, batch, optimizer=None, *, name="model", precision="f32", eval
                 in_mode(model, False) if evaluation else contextlib.nullcontext(),
                 _says_it_traces() if attempt["tracing"] else contextlib.nullcontext(),
             ):
-                return _record_step(taken, model, _cast_batch(batch, whole), optimizer, precision, evaluation)
+                own = _told_apart(_cast_batch(batch, whole))
+                return _record_step(taken, model, own, optimizer, precision, evaluation)
         except Exception as error:
             if attempt["real"] or not _needs_values(taken, error):
                 raise
@@ -145,6 +146,20 @@ def _cast_batch(batch, dtype):
     return map_batch(batch, lambda _, tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
 
+def _told_apart(batch):
+    """The batch with memory of its own for every key: what is one tensor here may be two in the next batch."""
+    seen = set()
+
+    def change(_, tensor):
+        place = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.size(), tensor.stride())
+        if place in seen:
+            return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        seen.add(place)
+        return tensor
+
+    return map_batch(batch, change)
+
+
 def _retype_batch(batch, types):
     """The batch with tensors of the given types in place of those with their keys."""
     if not types:
@@ -216,7 +231,7 @@ def _attempt(taken, function, options, precision, evaluation, batch_types, *, re
     whole, _ = _precision(precision)
     with taken.record_init(), _value_readers(taken, real):
         model, batch, optimizer = _parts(function(**options))
-        batch = _cast_batch(_retype_batch(batch, batch_types), whole)
+        batch = _told_apart(_cast_batch(_retype_batch(batch, batch_types), whole))
         if whole is not None:
             model.to(whole)
     if evaluation:

@@ -3,6 +3,7 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <unordered_map>
 
@@ -48,6 +49,13 @@ std::vector<Capture::Held> Capture::bind_all(
     bool tied = false;
     for (const size_t i : by_storage[place.storage]) {
       if (place_of(held[i].tensor) == place) {
+        WEFT_CHECK_USER(
+            kind != InputKind::Batch,
+            "[capture] ",
+            quote(held[i].names.front()),
+            " and ",
+            quote(name),
+            " of the batch are one tensor: give one of them a clone()");
         held[i].names.push_back(name);
         tied = true;
       }

@@ -190,6 +190,23 @@ TEST(TorchModule, CodeThatReadsValuesRunsForReal) {
   EXPECT_EQ(paths_of(graph, "weft.guard").size(), 1U);
 }
 
+TEST(TorchModule, OneTensorUnderTwoKeysOfTheBatchIsRefused) {
+  const auto build = [] {
+    ModuleStep step = classify<MlpImpl>({4, 16});
+    step.batch.push_back({"again", step.batch.front().tensor});
+    return step;
+  };
+  try {
+    capture_module("twice", build);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "[capture] \"x\" and \"again\" of the batch are one tensor: give one "
+        "of them a clone()");
+  }
+}
+
 TEST(TorchModule, ALossThatIsNotOneNumberIsRefused) {
   const auto build = [] {
     auto net = std::make_shared<MlpImpl>();

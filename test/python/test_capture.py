@@ -206,6 +206,18 @@ def test_tied_weights_and_padding():
     assert text.count("return gradient") == 1
 
 
+def test_a_tensor_that_stands_in_the_batch_twice_is_two_inputs():
+    def build():
+        torch.manual_seed(0)
+        model, tokens = Tied(), torch.randint(32, (3, 7))
+        return model, {"tokens": tokens, "labels": tokens}, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    graph = check(build).graph
+    assert [key for kind, key in graph.inputs("step") if kind == "batch"] == ["tokens", "labels"]
+    model, batch, optimizer = build()
+    assert str(weft.capture(model, batch, optimizer, name="build")).count(' = batch "') == 2
+
+
 class Norms(nn.Module):
     def __init__(self, momentum=0.1):
         super().__init__()
