@@ -16,6 +16,7 @@
 #include "cluster/cluster.h"
 
 #include <charconv>
+#include <filesystem>
 
 namespace weft {
 namespace {
@@ -317,6 +318,12 @@ Cluster load_cluster(const std::string& name_or_path) {
   if (std::optional<Cluster> preset = cluster_preset(name_or_path)) {
     return *preset;
   }
+  WEFT_CHECK_USER(
+      std::filesystem::exists(name_or_path),
+      "there is no cluster file ",
+      quote(name_or_path),
+      "; machines have a name as in 8xA100-80G or 16x8xH100, or a file, which "
+      "`weft cluster measure` writes for this one");
   return parse_cluster(read_file(name_or_path), name_or_path);
 }
 
