@@ -18,6 +18,8 @@ class StageFinder {
   StageFinder(const Function& step, const Plan& plan)
       : step_(step),
         plan_(plan),
+        readers_(users(step)),
+        is_free_(step.nodes.size(), false),
         of_node_(step.nodes.size(), kNoStage),
         of_input_(step.values.size(), kNoStage) {}
 
@@ -36,10 +38,17 @@ class StageFinder {
       own(input);
     }
     for (size_t i = 0; i < step_.nodes.size(); ++i) {
-      if (of_node_[i] == kNoStage) {
-        of_node_[i] = step_.nodes[i].phase == Phase::Optimizer
-                          ? of_update(step_.nodes[i])
-                          : of_backward(step_.nodes[i]);
+      const Node& node = step_.nodes[i];
+      if (node.phase == Phase::Optimizer) {
+        of_node_[i] = of_update(node);
+      } else if (node.phase != Phase::Forward) {
+        is_free_[i] = is_free(node);
+        of_node_[i] = is_free_[i] ? kNoStage : of_backward(node);
+      }
+    }
+    for (size_t i = step_.nodes.size(); i-- > 0;) {
+      if (is_free_[i]) {
+        of_node_[i] = of_free(step_.nodes[i]);
       }
     }
     return {std::move(of_node_), std::move(of_input_)};
@@ -48,14 +57,13 @@ class StageFinder {
  private:
   // Views of inputs go with whoever reads them first.
   void place_views() {
-    const std::vector<std::vector<NodeId>> readers = users(step_);
     for (size_t i = step_.nodes.size(); i-- > 0;) {
       const Node& node = step_.nodes[i];
       if (node.phase != Phase::Forward || !is_view_of_input(node)) {
         continue;
       }
       int64_t first = kNoStage;
-      for (const NodeId reader : readers[index(node.results.front())]) {
+      for (const NodeId reader : readers_[index(node.results.front())]) {
         const int64_t stage = of_node_[index(reader)];
         if (is_forward(reader) && (first == kNoStage || stage < first)) {
           first = stage;
@@ -137,25 +145,70 @@ class StageFinder {
     }
     // No later than what it reads of backward is made.
     int64_t most = stage_count(plan_) - 1;
-    int64_t least = 0;
     for (const ValueId read : operands(node)) {
       const NodeId made = step_[read].node;
-      if (made == NodeId::None) {
-        continue;
-      }
-      if (is_forward(made)) {
-        least = std::max(least, stage_of(read));
-      } else {
+      if (made != NodeId::None && !is_forward(made) && !is_free_[index(made)]) {
         most = std::min(most, stage_of(read));
       }
     }
     const auto module = in_module_.find(std::string(module_path(step_, node)));
-    if (module == in_module_.end()) {
-      return std::min(least, most);
+    if (has_no_module(node) || module == in_module_.end()) {
+      return of_unknown(node, most);
     }
     const std::set<int64_t>& stages = module->second;
     const auto after = stages.upper_bound(most);
     return after == stages.begin() ? *after : *std::prev(after);
+  }
+
+  // Of autograd's own sums and views, and of nodes that passes add, no module
+  // is known, which looks like the outermost one.
+  bool has_no_module(const Node& node) const {
+    return module_path(step_, node).empty();
+  }
+
+  // Whether it can be anywhere: it reads nothing that a stage makes, as a
+  // parameter that is read again for backward.
+  bool is_free(const Node& node) const {
+    const std::vector<ValueId> read = operands(node);
+    return has_no_module(node) && node.overwrites == ValueId::None &&
+           std::all_of(read.begin(), read.end(), [&](ValueId value) {
+             const NodeId made = step_[value].node;
+             return made == NodeId::None || is_free_[index(made)];
+           });
+  }
+
+  // Where backward reads it first, once that is known.
+  int64_t of_free(const Node& node) const {
+    int64_t stage = kNoStage;
+    for (const ValueId result : node.results) {
+      for (const NodeId reader : readers_[index(result)]) {
+        stage = std::max(stage, of_node_[index(reader)]);
+      }
+    }
+    for (const ValueId read : operands(node)) {
+      stage = stage == kNoStage ? stage_of(read) : stage;
+    }
+    return std::max<int64_t>(stage, 0);
+  }
+
+  // The last stage up to `most` where all is at hand that it reads of forward.
+  int64_t of_unknown(const Node& node, int64_t most) const {
+    int64_t stage = most;
+    for (const ValueId read : operands(node)) {
+      const NodeId made = step_[read].node;
+      if (made == NodeId::None || !is_forward(made)) {
+        continue;
+      }
+      int64_t last = stage_of(read);
+      for (const NodeId reader : readers_[index(read)]) {
+        const int64_t here = of_node_[index(reader)];
+        if (is_forward(reader) && here <= most) {
+          last = std::max(last, here);
+        }
+      }
+      stage = std::min(stage, last);
+    }
+    return stage;
   }
 
   bool is_forward(NodeId node) const {
@@ -177,6 +230,8 @@ class StageFinder {
 
   const Function& step_;
   const Plan& plan_;
+  const std::vector<std::vector<NodeId>> readers_;
+  std::vector<bool> is_free_;
   std::vector<int64_t> of_node_;
   // Of the first node of forward that reads it.
   std::vector<int64_t> of_input_;

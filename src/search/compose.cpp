@@ -153,11 +153,17 @@ class Composition {
         words_.zero == 0 ? TransferKind::AllReduce
                          : TransferKind::ReduceScatter,
         std::min(stage.cost.gradient_bytes, base_.largest_gradient_bytes));
-    const double out =
+    const double once =
         std::max({all - backward, std::min(last, all), share * all});
     if (words_.zero == 0) {
-      return out;
+      return once;
     }
+    // Pieces are added up as every micro-batch gives them, and all but the
+    // first's are waited for where they are made.
+    const double out =
+        once +
+        static_cast<double>(words_.micro_batches - 1) *
+            exchange(TransferKind::ReduceScatter, stage.cost.summed_bytes);
     const double gathered = exchange_parameters(stage);
     if (words_.zero < 3) {
       return out + gathered;
