@@ -138,12 +138,20 @@ std::optional<at::Tensor> number_tensor(const Arg& arg) {
   return std::nullopt;
 }
 
+// A value of a Graph is its elements: no mark says that they are to be read
+// conjugated or negated.
+at::Tensor without_marks(const at::Tensor& tensor) {
+  return tensor.defined() && (tensor.is_conj() || tensor.is_neg())
+             ? tensor.clone()
+             : tensor;
+}
+
 void add_results(const c10::IValue& value, std::vector<at::Tensor>& results) {
   if (value.isTensor()) {
-    results.push_back(value.toTensor());
+    results.push_back(without_marks(value.toTensor()));
   } else if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorVector()) {
-      results.push_back(tensor);
+      results.push_back(without_marks(tensor));
     }
   }
 }
@@ -182,6 +190,9 @@ AtenCall::AtenCall(const Node& node, c10::Device device)
   for (size_t i = 0; i < schema.size(); ++i) {
     if (!has_tensors && schema[i].name() == "device") {
       arguments_[i] = device;
+    }
+    if (schema[i].name() == "storage_offset" && arguments_[i].isInt()) {
+      offset_at_ = i;
     }
   }
 }
@@ -272,6 +283,10 @@ std::vector<c10::IValue> AtenCall::arguments(
       }
       stack[slot.position] = std::move(list);
     }
+  }
+  if (offset_at_) {
+    stack[*offset_at_] =
+        stack[*offset_at_].toInt() + operands.front().storage_offset();
   }
   return stack;
 }

@@ -7,12 +7,17 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace weft {
 
 // One node of a Graph as a call of PyTorch's dispatcher. Name, arguments and
 // defaults are looked up once; each call then only puts the tensors in.
+//
+// A `storage_offset` (as_strided) counts from the first element of operand 0 in
+// a Graph, wherever that lies in its storage; PyTorch's counts from the
+// beginning of the storage.
 class AtenCall {
  public:
   // Results of operators without tensor arguments (zeros, arange) lie on
@@ -49,6 +54,8 @@ class AtenCall {
   std::vector<c10::IValue> arguments_;
   std::vector<Slot> slots_;
   int operand_count_ = 0;
+  // The argument that is a place in the storage of operand 0.
+  std::optional<size_t> offset_at_;
 };
 
 }  // namespace weft

@@ -4,7 +4,9 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "capture/constant_part.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace weft {
@@ -14,7 +16,9 @@ namespace {
 struct Place {
   const c10::StorageImpl* storage;
   int64_t offset;
-  Dims sizes;
+  TensorType type;
+  bool is_conj;
+  bool is_neg;
   bool operator==(const Place&) const = default;
 };
 
@@ -22,7 +26,9 @@ Place place_of(const at::Tensor& tensor) {
   return {
       tensor.storage().unsafeGetStorageImpl(),
       tensor.storage_offset(),
-      tensor.sizes().vec()};
+      type_of(tensor),
+      tensor.is_conj(),
+      tensor.is_neg()};
 }
 
 }  // namespace
@@ -41,10 +47,13 @@ std::unique_ptr<Recording> Capture::record_step() {
 }
 
 std::vector<Capture::Held> Capture::bind_all(
-    const std::vector<NamedTensor>& tensors, InputKind kind) {
+    const std::vector<NamedTensor>& tensors,
+    InputKind kind,
+    const std::optional<std::vector<NamedTensor>>& saved) {
   std::vector<Held> held;
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
   for (const auto& [name, tensor] : tensors) {
+    recorder_->check_kind(tensor);
     const Place place = place_of(tensor);
     bool tied = false;
     for (const size_t i : by_storage[place.storage]) {
@@ -65,13 +74,33 @@ std::vector<Capture::Held> Capture::bind_all(
       held.push_back({{name}, tensor, ValueId::None});
     }
   }
-  for (Held& one : held) {
-    one.value = recorder_->bind_input(
-        one.tensor,
-        {.kind = kind,
-         .keys = one.names,
-         .trained =
-             kind == InputKind::Parameter && one.tensor.requires_grad()});
+  std::vector<std::vector<std::string>> names(held.size());
+  for (const auto& [name, tensor] :
+       saved.value_or(std::vector<NamedTensor>())) {
+    if (!tensor.has_storage()) {
+      continue;
+    }
+    const Place place = place_of(tensor);
+    for (const size_t i : by_storage[place.storage]) {
+      if (place_of(held[i].tensor) == place) {
+        names[i].push_back(name);
+      }
+    }
+  }
+  for (size_t i = 0; i < held.size(); ++i) {
+    Held& one = held[i];
+    Input input = {
+        .kind = kind,
+        .keys = one.names,
+        .trained = kind == InputKind::Parameter && one.tensor.requires_grad()};
+    if (saved && !std::is_permutation(
+                     names[i].begin(),
+                     names[i].end(),
+                     one.names.begin(),
+                     one.names.end())) {
+      input.saved = names[i];
+    }
+    one.value = recorder_->bind_input(one.tensor, std::move(input));
   }
   return held;
 }
@@ -79,11 +108,12 @@ std::vector<Capture::Held> Capture::bind_all(
 void Capture::begin_step(
     const std::vector<NamedTensor>& parameters,
     const std::vector<NamedTensor>& buffers,
-    const std::vector<NamedTensor>& batch) {
+    const std::vector<NamedTensor>& batch,
+    const std::optional<std::vector<NamedTensor>>& saved) {
   recorder_->begin_function("step", Phase::Forward);
-  bind_all(batch, InputKind::Batch);
-  parameters_ = bind_all(parameters, InputKind::Parameter);
-  buffers_ = bind_all(buffers, InputKind::Buffer);
+  bind_all(batch, InputKind::Batch, std::nullopt);
+  parameters_ = bind_all(parameters, InputKind::Parameter, saved);
+  buffers_ = bind_all(buffers, InputKind::Buffer, saved);
   // What the recording of `init` made of them, before the step changes them.
   return_init(parameters_, OutputKind::Parameter);
   return_init(buffers_, OutputKind::Buffer);
@@ -114,6 +144,23 @@ void Capture::replace_buffer(const std::string& name, const at::Tensor& now) {
           name));
 }
 
+Capture::Left Capture::left(const at::Tensor& tensor) {
+  Left left;
+  const std::optional<ValueId> value = recorder_->value_if_any(tensor);
+  const Function& step = recorder_->function();
+  if (!value || step[*value].node == NodeId::None) {
+    return left;
+  }
+  left.is_made = true;
+  left.again = constant_part(step, *value);
+  if (left.again) {
+    for (const Input& input : left.again->inputs) {
+      left.constants.push_back(recorder_->constant(input.keys.front()));
+    }
+  }
+  return left;
+}
+
 Graph Capture::finish(
     const at::Tensor& loss,
     const std::optional<OptimizerDescription>& optimizer,
@@ -123,9 +170,17 @@ Graph Capture::finish(
       "[capture] the loss must be one number; the model returned a tensor of ",
       loss.defined() ? print(type_of(loss)) : std::string("nothing"),
       ". Reduce it (.mean() or .sum())");
+  recorder_->verify_writes();
   std::vector<Output> outputs = {
       {OutputKind::Loss, "", recorder_->value_of(loss)}};
   for (const Held& parameter : parameters_) {
+    WEFT_CHECK_USER(
+        recorder_->value_of(parameter.tensor) == parameter.value,
+        "[capture] the step itself writes into the parameter ",
+        quote(parameter.names.front()),
+        ", which only the optimizer may. Compute with a changed copy instead "
+        "(weight = self.weight.clamp(...)), or change the parameter between "
+        "two steps, under torch.no_grad()");
     const at::Tensor& gradient = parameter.tensor.grad();
     if (gradient.defined()) {
       outputs.push_back(

@@ -19,6 +19,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,20 +39,34 @@ class Capture {
   std::unique_ptr<Recording> record_step();
 
   // Every name of every parameter and buffer (a tied one appears under each of
-  // its names), and the batch.
+  // its names), and the batch. `saved` is the model's state_dict, which may
+  // lack some of them or have other names for them; without it, all of them are
+  // saved under their names.
   void begin_step(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers,
-      const std::vector<NamedTensor>& batch);
+      const std::vector<NamedTensor>& batch,
+      const std::optional<std::vector<NamedTensor>>& saved = std::nullopt);
   void begin_backward();
 
   // The buffer holds `now` after the step: for a step that is functional, where
   // nothing writes into the buffer itself.
   void replace_buffer(const std::string& name, const at::Tensor& now);
 
+  // What a tensor that outlives the step is to it.
+  struct Left {
+    // The step computed it.
+    bool is_made = false;
+    // It follows from constants alone: a function that makes it again, and
+    // what that takes.
+    std::optional<Function> again;
+    std::vector<at::Tensor> constants;
+  };
+  Left left(const at::Tensor& tensor);
+
   // Call once, with the recording off. `modules` in the order of the model.
-  // Throws UserError when `loss` is not a scalar that the step computed, or
-  // the optimizer is not supported.
+  // Throws UserError when `loss` is not a scalar that the step computed, the
+  // optimizer is not supported, or the step writes where nothing is kept.
   Graph finish(
       const at::Tensor& loss,
       const std::optional<OptimizerDescription>& optimizer,
@@ -67,7 +82,9 @@ class Capture {
   };
 
   std::vector<Held> bind_all(
-      const std::vector<NamedTensor>& tensors, InputKind kind);
+      const std::vector<NamedTensor>& tensors,
+      InputKind kind,
+      const std::optional<std::vector<NamedTensor>>& saved);
   void return_init(const std::vector<Held>& held, OutputKind kind);
 
   std::string name_;

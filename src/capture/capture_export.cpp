@@ -63,6 +63,8 @@ class Inputs {
   std::vector<at::Tensor> all;
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
+  // Those of them that the model's state_dict has.
+  std::vector<NamedTensor> saved;
   std::vector<NamedTensor> batch;
 
  private:
@@ -131,12 +133,16 @@ void Inputs::add(const schema::InputSpec& spec) {
       all.push_back(make_weight(tensor, name));
       all.back().set_requires_grad(meta_of(tensor).get_requires_grad());
       parameters.push_back({name, all.back()});
+      saved.push_back(parameters.back());
       return;
     }
     case Tag::BUFFER: {
       const std::string& name = spec.get_buffer().get_buffer_name();
       all.push_back(make_weight(spec.get_buffer().get_arg().get_name(), name));
       buffers.push_back({name, all.back()});
+      if (spec.get_buffer().get_persistent()) {
+        saved.push_back(buffers.back());
+      }
       return;
     }
     case Tag::TENSOR_CONSTANT:
@@ -254,7 +260,8 @@ Graph capture_export(
   const schema::GraphModule& module = archive.program().get_graph_module();
   Capture capture(name_of(path), RecordMode::Hollow);
   const Inputs inputs(archive, capture.recorder());
-  capture.begin_step(inputs.parameters, inputs.buffers, inputs.batch);
+  capture.begin_step(
+      inputs.parameters, inputs.buffers, inputs.batch, inputs.saved);
   ExportInterpreter interpreter(capture.recorder());
   at::Tensor loss;
   {

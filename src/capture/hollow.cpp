@@ -60,6 +60,14 @@ at::Tensor make_hollow(
   return make_empty(type, c10::DispatchKey::CPU, std::move(storage));
 }
 
+at::Tensor make_placeholder(const TensorType& type, const std::string& why) {
+  at::Tensor tensor = make_hollow(type, {});
+  tensor.storage()
+      .unsafeGetStorageImpl()
+      ->release_data_and_set_meta_custom_data_ptr_error_msg_(why);
+  return tensor;
+}
+
 void observe_storage(
     const at::Tensor& tensor, const std::weak_ptr<StorageObserver>& observer) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace weft {
 
@@ -29,6 +30,9 @@ class StorageObserver {
 // is still there.
 at::Tensor make_hollow(
     const TensorType& type, const std::weak_ptr<StorageObserver>& observer);
+
+// One that stands for what a step has left behind: who reads it gets `why`.
+at::Tensor make_placeholder(const TensorType& type, const std::string& why);
 
 // Makes the storage of a real tensor report its end too.
 void observe_storage(

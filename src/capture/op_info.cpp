@@ -5,6 +5,7 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -67,6 +68,25 @@ ArgForm form_of(const c10::Argument& argument) {
              : ArgForm::Plain;
 }
 
+// Of the value, where there is one.
+c10::TypeKind kind_of(const c10::TypePtr& type) {
+  return type->kind() == c10::TypeKind::OptionalType
+             ? type->containedType(0)->kind()
+             : type->kind();
+}
+
+// Whether both take arguments of the same types, as far as both have some.
+bool takes_alike(const c10::OperatorHandle& a, const c10::OperatorHandle& b) {
+  const auto& ours = a.schema().arguments();
+  const auto& theirs = b.schema().arguments();
+  for (size_t i = 0; i < ours.size() && i < theirs.size(); ++i) {
+    if (kind_of(ours[i].type()) != kind_of(theirs[i].type())) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // PyTorch's functional twin of an operator that changes its arguments. Its
 // name is the same without the underscore, but for a few whose twin the code
 // generator had to call otherwise.
@@ -81,23 +101,78 @@ std::optional<c10::OperatorHandle> functional_twin(
     candidates = {
         {stem, name.overload_name},
         {stem, name.overload_name == "float" ? "p" : name.overload_name},
+        {stem, "Tensor_" + name.overload_name},
         {stem + "_functional", name.overload_name}};
+  } else if (name.name == "aten::native_batch_norm") {
+    candidates = {{"aten::_native_batch_norm_legit_functional", ""}};
   } else {
-    candidates = {
-        {name.name + "_functional", name.overload_name},
-        {"aten::_native_batch_norm_legit_functional", ""}};
+    candidates = {{name.name + "_functional", name.overload_name}};
   }
   for (const c10::OperatorName& candidate : candidates) {
     auto found = c10::Dispatcher::singleton().findSchema(candidate);
-    if (found) {
+    if (found && takes_alike(*found, op)) {
+      return found;
+    }
+  }
+  // transpose_ has its twin in transpose.int.
+  for (const c10::OperatorName& candidate :
+       c10::Dispatcher::singleton().getAllOpNames()) {
+    if (candidate.name + "_" == name.name) {
+      auto found = c10::Dispatcher::singleton().findSchema(candidate);
+      if (found && !found->schema().is_mutable() && takes_alike(*found, op)) {
+        return found;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// The operator of the same name that takes the same arguments but for `out`.
+std::optional<c10::OperatorHandle> form_without_out(
+    const c10::OperatorHandle& op, size_t out_count) {
+  const auto& with_out = op.schema().arguments();
+  for (const c10::OperatorName& name :
+       c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name != op.operator_name().name) {
+      continue;
+    }
+    const auto found = c10::Dispatcher::singleton().findSchema(name);
+    if (!found || found->schema().is_mutable() ||
+        found->schema().returns().size() != out_count) {
+      continue;
+    }
+    const auto& plain = found->schema().arguments();
+    if (std::equal(
+            plain.begin(),
+            plain.end(),
+            with_out.begin(),
+            with_out.end() - static_cast<ptrdiff_t>(out_count),
+            [](const c10::Argument& a, const c10::Argument& b) {
+              return a.name() == b.name() && *a.type() == *b.type();
+            })) {
       return found;
     }
   }
   return std::nullopt;
 }
 
+// Whether the arguments that the operator changes are the `out` that it fills.
+bool fills_out(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  bool any = false;
+  bool all = true;
+  for (const c10::Argument& argument : arguments) {
+    if (argument.alias_info() && argument.alias_info()->isWrite()) {
+      any = true;
+      all = all && argument.is_out();
+    }
+  }
+  return any && all;
+}
+
 OpInfo make_info(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
+  const std::string& name = op.operator_name().name;
   OpInfo info(op);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
@@ -105,6 +180,10 @@ OpInfo make_info(const c10::OperatorHandle& op) {
       info.mutated.push_back(i);
     }
     info.has_tensor_argument |= holds_tensor(argument.type());
+    if (argument.name() == "sparse" &&
+        argument.type()->kind() == c10::TypeKind::BoolType) {
+      info.sparse_argument = static_cast<int>(i);
+    }
   }
   bool tensor_result = false;
   bool view_result = false;
@@ -113,19 +192,29 @@ OpInfo make_info(const c10::OperatorHandle& op) {
     view_result |= result.alias_info() && !result.alias_info()->isWrite();
   }
   // Its schema does not say that it updates the running statistics.
-  if (op.operator_name().name == "aten::native_batch_norm") {
+  if (name == "aten::native_batch_norm") {
     info.mutated = {3, 4};
   }
+  info.is_worked_out = name == "aten::_conj" || name == "aten::_neg_view" ||
+                       name == "aten::as_strided" ||
+                       name == "aten::as_strided_";
+  // Zeros without memory are zeros.
+  if (name == "aten::_efficientzerotensor") {
+    info.functional =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
+  }
   // A view with its strides worked out beforehand.
-  if (op.operator_name().name == "aten::_reshape_alias") {
+  if (name == "aten::_reshape_alias") {
     info.functional =
         c10::Dispatcher::singleton().findSchemaOrThrow("aten::view", "");
   }
   const bool in_place_view = op.hasTag(at::Tag::inplace_view);
   if (!info.mutated.empty() && !in_place_view) {
-    info.kind = CallKind::Mutation;
-    info.returns_mutated = op.operator_name().name.back() == '_';
-    auto twin = functional_twin(op);
+    const bool is_out = fills_out(schema);
+    info.kind = is_out ? CallKind::Out : CallKind::Mutation;
+    info.returns_mutated = name.back() == '_';
+    auto twin = is_out ? form_without_out(op, info.mutated.size())
+                       : functional_twin(op);
     WEFT_CHECK_USER(
         twin.has_value(),
         "[capture] ",
@@ -162,8 +251,9 @@ OpInfo make_info(const c10::OperatorHandle& op) {
     info.kind = reads ? CallKind::ValueRead : CallKind::Query;
   } else if (
       op.hasTag(at::Tag::dynamic_output_shape) &&
-      info.name != "aten.index.Tensor") {
-    // index depends on data only with a boolean index: the recorder looks.
+      info.name != "aten.index.Tensor" && info.name != "aten._ctc_loss") {
+    // index depends on data only with a boolean index: the recorder looks; and
+    // _ctc_loss on lengths that are given as numbers.
     info.kind = CallKind::DataDependent;
   } else if (view_result || (info.def && info.def->kind == OpKind::View)) {
     info.kind = CallKind::View;

@@ -18,6 +18,8 @@ enum class CallKind {
   View,
   // Changes arguments in place: recorded as `functional`.
   Mutation,
+  // Writes its results into tensors given as `out`: recorded as `functional`.
+  Out,
   // Gives numbers read from tensors (`item`): needs values.
   ValueRead,
   // Gives no tensor and reads no values: runs as it is, is not recorded.
@@ -49,8 +51,13 @@ struct OpInfo {
   // it does not return (batch norm): they follow in the functional form.
   bool returns_mutated = true;
   std::vector<ArgForm> forms;
+  // A view of which nothing is recorded: where the memory lies and how it is to
+  // be read (conjugated, negated) says all.
+  bool is_worked_out = false;
   bool random = false;
   bool has_tensor_argument = false;
+  // The argument that asks for a sparse gradient, or -1.
+  int sparse_argument = -1;
   // Its entry, or nullptr.
   const OpDef* def = nullptr;
 };

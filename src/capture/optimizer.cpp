@@ -56,6 +56,12 @@ std::vector<State> states_of(
   if (kind == "adagrad") {
     return {{"sum", parameter}, {"step", kCounter}};
   }
+  WEFT_CHECK_USER(
+      !is_complex(parameter.dtype) || (kind != "lion" && kind != "adafactor"),
+      "[capture] not supported: the optimizer ",
+      kind,
+      " with complex parameters, as in PyTorch. Use adam, or keep the real and "
+      "the imaginary part as a real parameter (torch.view_as_complex)");
   if (kind == "lion") {
     return {{"exp_avg", parameter}};
   }

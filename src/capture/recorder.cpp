@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
+#include "capture/composite_call.h"
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/node.h>
@@ -30,6 +32,21 @@ void intercept(
   active->call(op, keys, stack);
 }
 
+// A composite operator is taken apart above the recorder.
+void intercept_composite(
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet /*keys*/,
+    torch::jit::Stack* stack) {
+  if (active && c10::impl::tls_is_dispatch_key_included(kRecordingKey)) {
+    if (auto result = call_in_other_words(op, *stack)) {
+      replace_arguments(op, stack, {*std::move(result)});
+      return;
+    }
+  }
+  op.callBoxedForDispatchKey(
+      c10::DispatchKey::CompositeImplicitAutograd, *stack);
+}
+
 // Installed at the first recording rather than by a static constructor, so that
 // a static library cannot lose it.
 void install_interceptor() {
@@ -43,7 +60,22 @@ void install_interceptor() {
     made->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
     return made;
   }();
+  static torch::Library* const composites = [] {
+    auto* made = new torch::Library(
+        torch::Library::IMPL,
+        "aten",
+        c10::DispatchKey::AutogradCPU,
+        __FILE__,
+        static_cast<uint32_t>(__LINE__));
+    for (const char* name : kComposites) {
+      made->impl(
+          name,
+          torch::CppFunction::makeFromBoxedFunction<&intercept_composite>());
+    }
+    return made;
+  }();
   (void)library;
+  (void)composites;
 }
 
 }  // namespace
@@ -93,6 +125,7 @@ void Recorder::begin_function(std::string name, Phase phase) {
   forward_indexed_ = false;
   forward_by_signature_.clear();
   first_of_.clear();
+  is_written_.clear();
 }
 
 ValueId Recorder::bind(Tape& tape, const at::Tensor& tensor, Input input) {
@@ -111,6 +144,7 @@ ValueId Recorder::bind(Tape& tape, const at::Tensor& tensor, Input input) {
 }
 
 ValueId Recorder::bind_input(const at::Tensor& tensor, Input input) {
+  check_kind(tensor);
   return bind(now_, tensor, std::move(input));
 }
 
@@ -119,26 +153,44 @@ std::optional<ValueId> Recorder::value_before(const at::Tensor& tensor) {
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) {
+  if (!is_hollow(tensor)) {
+    check_kind(tensor);
+  }
   if (const auto value = now_.table.find(tensor)) {
     return *value;
   }
   if (const auto before = before_.table.find(tensor)) {
     return add_unnamed(tensor, *before);
   }
-  WEFT_CHECK(!is_hollow(tensor), "a hollow tensor that nobody recorded");
+  if (is_hollow(tensor)) {
+    refused_storage_ = tensor.storage().unsafeGetStorageImpl();
+    refuse(
+        false,
+        cat("[capture] the step reads a tensor that an earlier step made",
+            in_module(),
+            ", and what a step leaves behind is not kept. Register it with "
+            "register_buffer and write into it with copy_"));
+  }
   return add_constant(tensor);
 }
 
 ValueId Recorder::add_unnamed(const at::Tensor& tensor, ValueId before) {
   const std::string key = cat("unnamed.", unnamed_++);
   before_.function.outputs.push_back({OutputKind::Buffer, key, before});
+  is_written_.emplace(tensor.storage().unsafeGetStorageImpl(), false);
+  // The model does not know it.
   return bind_input(
-      tensor, {.kind = InputKind::Buffer, .keys = {key}, .trained = false});
+      tensor,
+      {.kind = InputKind::Buffer,
+       .keys = {key},
+       .trained = false,
+       .saved = std::vector<std::string>()});
 }
 
 ValueId Recorder::add_constant(const at::Tensor& tensor) {
   const RecordingPause pause;
-  const at::Tensor dense = tensor.detach().contiguous();
+  const at::Tensor dense =
+      tensor.detach().resolve_conj().resolve_neg().contiguous();
   Constant constant;
   constant.name = cat("constant.", constants_.size());
   constant.type = type_of(dense);
@@ -149,6 +201,7 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
       {.kind = InputKind::Constant, .keys = {constant.name}, .trained = false});
   constants_.push_back(std::move(constant));
   kept_.push_back(tensor);
+  is_written_.emplace(tensor.storage().unsafeGetStorageImpl(), false);
   if (mode_ == RecordMode::Hollow) {
     known_[static_cast<int32_t>(value)] = dense.clone();
   }
@@ -157,6 +210,50 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
 
 std::vector<Constant> Recorder::take_constants() {
   return std::move(constants_);
+}
+
+const at::Tensor& Recorder::constant(const std::string& name) const {
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    if (constants_[i].name == name) {
+      return kept_[i];
+    }
+  }
+  throw InternalError(cat("no constant ", name));
+}
+
+void Recorder::verify_writes() {
+  closed_ = true;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const c10::StorageImpl* storage = kept_[i].storage().unsafeGetStorageImpl();
+    if (!is_written_[storage]) {
+      continue;
+    }
+    if (mode_ == RecordMode::Real) {
+      const RecordingPause pause;
+      const at::Tensor before = at::from_blob(
+          constants_[i].bytes.data(),
+          constants_[i].type.sizes,
+          kept_[i].scalar_type());
+      kept_[i].detach().copy_(before);
+    }
+    // One that the step made itself (torch.tensor) goes with it.
+    const auto held = kept_[i].storage().getWeakStorageImpl();
+    kept_[i].reset();
+    if (held.expired()) {
+      is_written_.erase(storage);
+    }
+  }
+  closed_ = false;
+  for (const auto& [storage, is_written] : is_written_) {
+    if (is_written) {
+      refused_storage_ = storage;
+      refuse(
+          false,
+          "[capture] the step writes into a tensor that is neither a "
+          "parameter nor a buffer, and what it writes would be lost. Register "
+          "it with register_buffer");
+    }
+  }
 }
 
 void Recorder::push_module(std::string path) {
@@ -300,6 +397,7 @@ void Recorder::storage_released(const c10::StorageImpl* storage) {
   if (closed_) {
     return;
   }
+  is_written_.erase(storage);
   before_.table.remove(storage);
   const auto value = now_.table.remove(storage);
   if (value && !now_.function.nodes.empty() && phase_ != Phase::Init) {
@@ -308,6 +406,9 @@ void Recorder::storage_released(const c10::StorageImpl* storage) {
 }
 
 void Recorder::refuse(bool needs_values, std::string message) {
+  if (const std::string where = needs_values ? "" : place(); !where.empty()) {
+    message += cat("\n  at ", where);
+  }
   refusal_ = Refusal{needs_values, std::move(message)};
   throw UserError(refusal_->message);
 }

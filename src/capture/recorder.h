@@ -52,16 +52,29 @@ class Recorder : public StorageObserver,
   NameTable& names() { return now_.names; }
   Function& function_before() { return before_.function; }
 
+  // Throws UserError for a tensor of a kind that a Graph does not have: sparse,
+  // of a subclass with elements elsewhere, not on the CPU.
+  void check_kind(const at::Tensor& tensor);
+
   // Makes the tensor an input of the function.
   ValueId bind_input(const at::Tensor& tensor, Input input);
 
   // The value that the tensor holds now. A tensor made outside becomes a
   // constant.
   ValueId value_of(const at::Tensor& tensor);
+  // Likewise; none where the tensor was made outside.
+  std::optional<ValueId> value_if_any(const at::Tensor& tensor) {
+    return now_.table.find(tensor);
+  }
   // Its value in the function before, if it was made there.
   std::optional<ValueId> value_before(const at::Tensor& tensor);
 
   std::vector<Constant> take_constants();
+  // The tensor behind a constant.
+  const at::Tensor& constant(const std::string& name) const;
+  // Throws UserError when the step has written into a tensor that was there
+  // before it, is there after it, and is neither a parameter nor a buffer.
+  void verify_writes();
 
   // No more is recorded: storages that end from here on are not releases.
   void close() { closed_ = true; }
@@ -87,7 +100,17 @@ class Recorder : public StorageObserver,
   // undefined otherwise.
   at::Tensor known_elements(const at::Tensor& tensor);
 
+  // Whether both hold one value, or values that equal calls computed from one.
+  bool is_same_value(const at::Tensor& one, const at::Tensor& other);
+
+  // Tells which line of the model is running, "model.py:7: y = x[mask]", or "";
+  // asked where a value is read and where the capture is refused.
+  using Place = std::function<std::string()>;
+  void set_place(Place place) { place_ = std::move(place); }
+
   const std::optional<Refusal>& refusal() const { return refusal_; }
+  // The storage that a refusal is about, for who knows its name.
+  const c10::StorageImpl* refused_storage() const { return refused_storage_; }
 
   // Called by the dispatcher's fallback.
   void call(
@@ -112,7 +135,8 @@ class Recorder : public StorageObserver,
       Node node,
       const std::string& stem,
       const std::vector<TensorType>& types);
-  Arg arg_of(const at::Tensor& tensor);
+  // `tensor` is one of the arguments.
+  Arg arg_of(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> arguments);
   ValueId add_constant(const at::Tensor& tensor);
   ValueId add_unnamed(const at::Tensor& tensor, ValueId before);
   Node make_node(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
@@ -127,6 +151,11 @@ class Recorder : public StorageObserver,
       c10::DispatchKeySet keys,
       torch::jit::Stack* stack);
   void call_mutation(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet keys,
+      torch::jit::Stack* stack);
+  void call_out(
       const OpInfo& info,
       const c10::OperatorHandle& op,
       c10::DispatchKeySet keys,
@@ -146,12 +175,27 @@ class Recorder : public StorageObserver,
       const OpInfo& info,
       const Node& node,
       c10::ArrayRef<c10::IValue> arguments);
+  // The same where shape kernels fail: runs the call, or asks for a recording
+  // in which it can be run.
+  std::vector<c10::IValue> infer_by_running(
+      const OpInfo& info,
+      c10::ArrayRef<c10::IValue> arguments,
+      const std::string& why);
+  // Of an op whose results may have any sizes: whether they are known here.
+  bool has_known_types(const OpInfo& info, const Node& node) const;
   // What the op table says of the results; none where it does not know, or
   // where the operands do not fit.
   std::vector<TensorType> types_by_entry(const OpInfo& info, const Node& node);
+  // Parts of it, and what is asked of single calls.
+  void check_layout(const at::Tensor& tensor);
+  void check_written(const OpInfo& info, const at::Tensor& tensor);
+  void check_sparse(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
   [[noreturn]] void refuse(bool needs_values, std::string message);
   // " in module blocks.0", or "" outside of one: for messages.
   std::string in_module() const;
+  std::string place() const { return place_ ? place_() : ""; }
+  bool is_same_value(ValueId one, ValueId other) const;
+  bool is_same_arg(const Arg& one, const Arg& other) const;
 
   // Small values that depend on no parameter and no batch are computed beside
   // the recording, so that code which reads them while the model is built
@@ -174,6 +218,7 @@ class Recorder : public StorageObserver,
   Phase phase_ = Phase::Forward;
   std::vector<std::string> modules_;
   PathRule path_rule_;
+  Place place_;
   // Module path by autograd sequence number.
   std::unordered_map<uint64_t, std::string> path_of_sequence_;
   int64_t next_rng_ = 0;
@@ -183,6 +228,9 @@ class Recorder : public StorageObserver,
   // Real tensors that became constants stay alive, so that their addresses are
   // not used again.
   std::vector<at::Tensor> kept_;
+  // Storages of constants and of tensors without a name, and whether the step
+  // has written into them.
+  std::unordered_map<const c10::StorageImpl*, bool> is_written_;
   std::unordered_map<int32_t, at::Tensor> known_;
   // Layers repeat, and so do their calls.
   std::unordered_map<std::string, std::vector<TensorType>> types_of_call_;
@@ -192,6 +240,7 @@ class Recorder : public StorageObserver,
   std::unordered_map<int32_t, ValueId> first_of_;
 
   std::optional<Refusal> refusal_;
+  const c10::StorageImpl* refused_storage_ = nullptr;
   bool closed_ = false;
 };
 

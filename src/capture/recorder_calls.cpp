@@ -4,12 +4,15 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
+#include "capture/composite_call.h"
 #include "capture/recorder.h"
 #include "ops/kernel.h"
 #include "ops/split.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace weft {
@@ -35,6 +38,22 @@ TensorType written_type(const at::Tensor& tensor) {
   return is_dense(type) ? type : with_sizes(type, type.sizes);
 }
 
+// A Python number like 2j beside these tensors. It is a tensor without dims in
+// a Graph, of the element type in which PyTorch computes with the number: that
+// does not change the type of the result.
+at::Tensor complex_number(
+    const at::Scalar& number, const std::vector<at::Tensor>& beside) {
+  at::native::ResultTypeState state = {};
+  for (const at::Tensor& tensor : beside) {
+    if (tensor.defined()) {
+      state = at::native::update_result_type_state(tensor, state);
+    }
+  }
+  const bool is_double = at::native::result_type(state) == at::kComplexDouble;
+  return at::scalar_tensor(
+      number, is_double ? at::kComplexDouble : at::kComplexFloat);
+}
+
 bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
   bool found = false;
   if (arguments.size() > 1 && arguments[1].isList()) {
@@ -53,6 +72,14 @@ void Recorder::call(
     c10::DispatchKeySet keys,
     torch::jit::Stack* stack) {
   const OpInfo& info = info_of(op);
+  if (info.kind == CallKind::Composite ||
+      (info.kind == CallKind::DataDependent &&
+       !has_known_types(info, make_node(info, arguments_of(op, *stack))))) {
+    if (auto result = call_in_other_words(op, *stack)) {
+      replace_arguments(op, stack, {*std::move(result)});
+      return;
+    }
+  }
   if (info.kind == CallKind::Composite) {
     op.callBoxedForDispatchKey(
         c10::DispatchKey::CompositeImplicitAutograd, *stack);
@@ -74,10 +101,17 @@ void Recorder::call(
     case CallKind::Mutation:
       call_mutation(info, op, keys, stack);
       return;
+    case CallKind::Out:
+      call_out(info, op, keys, stack);
+      return;
     case CallKind::ValueRead:
       call_value_read(info, op, keys, stack);
       return;
     case CallKind::DataDependent:
+      if (has_known_types(info, make_node(info, arguments_of(op, *stack)))) {
+        call_compute(info, op, keys, stack);
+        return;
+      }
       refuse(
           false,
           cat("[capture] ",
@@ -98,6 +132,7 @@ void Recorder::call(
                 "torch.where(mask, x, 0) and divide by mask.sum() where a "
                 "mean is wanted"));
       }
+      check_sparse(info, arguments_of(op, *stack));
       call_compute(info, op, keys, stack);
       return;
   }
@@ -109,7 +144,8 @@ std::string Recorder::in_module() const {
              : " in module " + modules_.back();
 }
 
-Arg Recorder::arg_of(const at::Tensor& tensor) {
+Arg Recorder::arg_of(
+    const at::Tensor& tensor, c10::ArrayRef<c10::IValue> arguments) {
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !is_hollow(tensor)) {
     // A Python number in a place for tensors.
     const RecordingPause pause;
@@ -123,6 +159,7 @@ Arg Recorder::arg_of(const at::Tensor& tensor) {
     if (!number.isComplex()) {
       return {number.toDouble()};
     }
+    return {value_of(complex_number(number, tensors_in(arguments)))};
   }
   return {value_of(tensor)};
 }
@@ -137,7 +174,7 @@ Node Recorder::make_node(
           0,
           std::min(
               arguments.size(), info.functional.schema().arguments().size())),
-      [this](const at::Tensor& tensor) { return arg_of(tensor); },
+      [&](const at::Tensor& tensor) { return arg_of(tensor, arguments); },
       node);
   return node;
 }
@@ -147,24 +184,38 @@ void Recorder::call_view(
     const c10::OperatorHandle& op,
     c10::DispatchKeySet keys,
     torch::jit::Stack* stack) {
-  const Arguments arguments = arguments_of(op, *stack);
-  const at::Tensor base = arguments.front().toTensor();
-  Node node = make_node(info, arguments);
+  Arguments arguments = arguments_of(op, *stack);
+  // Views are of memory; marks on how it is to be read go along. t_() and the
+  // like change the tensor itself: this is as it was.
+  const at::Tensor base = memory_of(arguments.front().toTensor());
+  arguments.front() = base;
+  const size_t before = stack->size() - arguments.size();
+  std::optional<Node> node;
+  if (info.is_worked_out) {
+    value_of(base);
+  } else {
+    node = make_node(info, arguments);
+  }
   // A kernel of a view only computes sizes and strides: it runs on hollow
   // tensors too.
-  const size_t before = stack->size() - arguments.size();
   op.redispatchBoxed(below(keys), stack);
-  const std::vector<at::Tensor> views =
+  std::vector<at::Tensor> views =
       tensors_in(c10::ArrayRef<c10::IValue>(*stack).slice(before));
+  if (!node || views.empty()) {
+    return;
+  }
+  for (at::Tensor& view : views) {
+    view = memory_of(view);
+  }
   const bool shares = views.front().storage().unsafeGetStorageImpl() ==
                       base.storage().unsafeGetStorageImpl();
   if (shares && views.size() == 1 && now_.table.is_current(views.front())) {
     // detach, alias, the transpose of a transpose: a value that is there.
     return;
   }
-  const std::vector<ValueId> values = append(node, info, types_in(views));
+  const std::vector<ValueId> values = append(*node, info, types_in(views));
   if (shares) {
-    now_.table.add_views(base, views, node, values);
+    now_.table.add_views(base, views, *node, values);
   } else {
     for (size_t i = 0; i < views.size(); ++i) {
       now_.table.add(views[i], values[i]);
@@ -184,6 +235,7 @@ void Recorder::call_mutation(
   for (const size_t i : info.mutated) {
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (tensor.defined()) {
+        check_written(info, tensor);
         mutated.push_back(tensor);
       }
     });
@@ -224,6 +276,14 @@ void Recorder::call_mutation(
       wide = type_of(inferred.front());
     }
   }
+  if (info.returns_mutated && mutated.size() == 1 && same_dtype) {
+    // x.gt_(0) is of the type of x, and x.gt(0) is not.
+    const std::vector<TensorType> known = types_by_entry(info, node);
+    if (known.size() == 1 &&
+        known.front().dtype != dtype_of(mutated.front().scalar_type())) {
+      wide = known.front();
+    }
+  }
   for (const at::Tensor& tensor : mutated) {
     types.push_back(wide ? *wide : written_type(tensor));
   }
@@ -246,6 +306,11 @@ void Recorder::call_mutation(
   const size_t own = types.size() - mutated.size();
   for (size_t i = 0; i < mutated.size(); ++i) {
     now_.table.write(mutated[i], values[own + i]);
+    if (const auto known =
+            is_written_.find(mutated[i].storage().unsafeGetStorageImpl());
+        known != is_written_.end()) {
+      known->second = true;
+    }
   }
   if (mode_ == RecordMode::Real) {
     const size_t before = stack->size() - arguments.size();
@@ -270,6 +335,52 @@ void Recorder::call_mutation(
         observe_storage(made[i], weak_from_this());
       }
     }
+  }
+}
+
+void Recorder::call_out(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  const Arguments arguments = arguments_of(op, *stack);
+  Node node = make_node(info, arguments);
+  const std::vector<TensorType> types =
+      types_in(tensors_in(infer(info, node, arguments)));
+  const std::vector<ValueId> values = append(std::move(node), info, types);
+  compute_known(info, arguments, values);
+  std::vector<c10::IValue> results;
+  for (size_t i = 0; i < info.mutated.size(); ++i) {
+    const at::Tensor& out = arguments[info.mutated[i]].toTensor();
+    check_written(info, out);
+    if (out.sizes() != c10::IntArrayRef(types[i].sizes)) {
+      refuse(
+          false,
+          cat("[capture] ",
+              info.name,
+              in_module(),
+              ": `out` is ",
+              print(type_of(out)),
+              " and the result ",
+              print(types[i]),
+              ": give it the shape of the result"));
+    }
+    ValueId value = values[i];
+    const TensorType written = written_type(out);
+    if (types[i] != written) {
+      Node copy;
+      copy.op = "aten.copy";
+      copy.args = {{value_of(out)}, {value}};
+      copy.overwrites = value_of(out);
+      value = emit(std::move(copy), "copy", {written}).front();
+    }
+    now_.table.write(out, value);
+    results.push_back(out);
+  }
+  if (mode_ == RecordMode::Real) {
+    op.redispatchBoxed(below(keys), stack);
+  } else {
+    replace_arguments(op, stack, std::move(results));
   }
 }
 

@@ -74,6 +74,11 @@ std::vector<bool> output_mask(
 
 }  // namespace
 
+bool Recorder::has_known_types(const OpInfo& info, const Node& node) const {
+  return info.def && info.def->types &&
+         !info.def->types(now_.function, node).empty();
+}
+
 std::vector<TensorType> Recorder::types_by_entry(
     const OpInfo& info, const Node& node) {
   if (!info.def || !info.def->types) {
@@ -125,7 +130,8 @@ std::vector<c10::IValue> Recorder::infer(
     return {tensors.begin(), tensors.end()};
   }
   torch::jit::Stack stack;
-  for (const c10::IValue& argument : arguments) {
+  for (const c10::IValue& argument : arguments.slice(
+           0, std::min(arguments.size(), schema.arguments().size()))) {
     if (argument.isDevice()) {
       stack.emplace_back(at::Device(at::kMeta));
       continue;
@@ -136,21 +142,42 @@ std::vector<c10::IValue> Recorder::infer(
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     info.functional.redispatchBoxed(
         c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-  } catch (const c10::NotImplementedError&) {
-    refuse(
-        false,
-        cat("[capture] ",
-            info.name,
-            ": neither Weft's op table nor PyTorch knows the shape of its "
-            "result without running it. Add an entry with `types` "
-            "(docs/adding_an_op.md)"));
+  } catch (const c10::Error& error) {
+    return infer_by_running(info, arguments, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return infer_by_running(info, arguments, error.what());
   }
   for (c10::IValue& result : stack) {
     result = map_tensors(result, [this](const at::Tensor& meta) {
+      check_layout(meta);
       return meta.defined() ? make_hollow(type_of(meta), weak_from_this())
                             : meta;
     });
   }
+  return stack;
+}
+
+std::vector<c10::IValue> Recorder::infer_by_running(
+    const OpInfo& info,
+    c10::ArrayRef<c10::IValue> arguments,
+    const std::string& why) {
+  if (mode_ == RecordMode::Hollow || info.random) {
+    // What shape kernels refuse, kernels may run. Where they do not either,
+    // the error that the step ends with is theirs.
+    refuse(
+        mode_ == RecordMode::Hollow,
+        cat("[capture] ",
+            info.name,
+            in_module(),
+            ": neither Weft's op table nor PyTorch gives the shape of its "
+            "result without running it (",
+            why.substr(0, why.find('\n')),
+            ")"));
+  }
+  torch::jit::Stack stack(arguments.begin(), arguments.end());
+  stack.resize(info.functional.schema().arguments().size());
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  info.functional.callBoxed(&stack);
   return stack;
 }
 

@@ -9,11 +9,14 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <algorithm>
+
 namespace weft {
 namespace {
 
-// Known values are kept up to this many elements.
-constexpr int64_t kKnownElements = 4096;
+// Known values are kept up to this many elements: positions of all tokens of a
+// batch are among them, which models look at before they choose a mask.
+constexpr int64_t kKnownElements = int64_t{1} << 23;
 
 }  // namespace
 
@@ -70,7 +73,64 @@ void Recorder::call_value_read(
   } else {
     guard.args.push_back({seen.toDouble()});
   }
+  if (const std::string where = place(); !where.empty()) {
+    guard.options.push_back({"at", {where}});
+  }
   emit(std::move(guard), "guard", {type_of(tensor)});
+}
+
+bool Recorder::is_same_value(const at::Tensor& one, const at::Tensor& other) {
+  return is_same_value(value_of(one), value_of(other));
+}
+
+bool Recorder::is_same_value(ValueId one, ValueId other) const {
+  if (one == other) {
+    return true;
+  }
+  const Function& function = now_.function;
+  const NodeId made = function[one].node;
+  const NodeId other_made = function[other].node;
+  if (made == NodeId::None || other_made == NodeId::None) {
+    return false;
+  }
+  const Node& node = function.nodes[index(made)];
+  const Node& twin = function.nodes[index(other_made)];
+  if (node.op != twin.op || node.args.size() != twin.args.size() ||
+      node.options.size() != twin.options.size() || node.results.size() != 1 ||
+      twin.results.size() != 1 || find_option(node, kRngOption) != nullptr) {
+    return false;
+  }
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    if (!is_same_arg(node.args[i], twin.args[i])) {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < node.options.size(); ++i) {
+    if (node.options[i].name != twin.options[i].name ||
+        !is_same_arg(node.options[i].value, twin.options[i].value)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Recorder::is_same_arg(const Arg& one, const Arg& other) const {
+  const auto* value = std::get_if<ValueId>(&one.data);
+  const auto* other_value = std::get_if<ValueId>(&other.data);
+  if (value != nullptr && other_value != nullptr) {
+    return is_same_value(*value, *other_value);
+  }
+  const auto* list = std::get_if<Arg::List>(&one.data);
+  const auto* other_list = std::get_if<Arg::List>(&other.data);
+  if (list != nullptr && other_list != nullptr) {
+    return std::equal(
+        list->begin(),
+        list->end(),
+        other_list->begin(),
+        other_list->end(),
+        [this](const Arg& a, const Arg& b) { return is_same_arg(a, b); });
+  }
+  return one == other;
 }
 
 at::Tensor Recorder::known_elements(const at::Tensor& tensor) {
@@ -97,7 +157,9 @@ void Recorder::compute_known(
   }
   bool all_known = true;
   torch::jit::Stack stack;
-  for (const c10::IValue& argument : arguments) {
+  const size_t count = info.functional.schema().arguments().size();
+  for (const c10::IValue& argument :
+       arguments.slice(0, std::min(arguments.size(), count))) {
     stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
       if (!all_known || !tensor.defined() ||
           tensor.unsafeGetTensorImpl()->is_wrapped_number()) {

@@ -3,12 +3,11 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "ops/iterator.h"
 #include "ops/kernel.h"
 #include "ops/split.h"
 
 #include <c10/core/StorageImpl.h>
-
-#include <string_view>
 
 namespace weft {
 namespace {
@@ -20,45 +19,52 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.storage().unsafeGetStorageImpl();
 }
 
-Arg dims_arg(const Dims& dims) {
-  Arg::List list;
-  for (const int64_t dim : dims) {
-    list.push_back({dim});
-  }
-  return {std::move(list)};
+// "slice" of "aten.slice.Tensor".
+std::string stem_of(const std::string& op) {
+  const std::string rest = op.substr(op.find('.') + 1);
+  return rest.substr(0, rest.find('.'));
 }
 
-int64_t int_at(const Node& node, size_t i, int64_t fallback) {
-  if (i >= node.args.size()) {
-    return fallback;
-  }
-  const auto* value = std::get_if<int64_t>(&node.args[i].data);
-  return value ? *value : fallback;
+// From the first byte to behind the last, in the storage.
+struct Extent {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+Extent extent_of(int64_t offset, const TensorType& type) {
+  const int64_t begin = offset * element_bytes(type.dtype);
+  return {begin, begin + storage_bytes(type)};
 }
 
-int64_t wrap(int64_t dim, size_t ndim) {
-  return dim < 0 ? dim + static_cast<int64_t>(ndim) : dim;
+bool contains(const Extent& outer, const Extent& inner) {
+  return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
-Node scatter(
-    std::string op, ValueId base, ValueId piece, std::vector<int64_t> numbers) {
-  Node node;
-  node.op = std::move(op);
-  node.args = {{base}, {piece}};
-  for (const int64_t number : numbers) {
-    node.args.push_back({number});
-  }
-  return node;
+bool meet(const Extent& a, const Extent& b) {
+  return a.begin < b.end && b.begin < a.end;
 }
 
 }  // namespace
+
+at::Tensor memory_of(const at::Tensor& tensor) {
+  at::Tensor alias(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+      /*version_counter=*/0, /*allow_tensor_metadata_change=*/true));
+  alias._set_conj(false);
+  alias._set_neg(false);
+  return alias;
+}
 
 std::optional<ValueId> StorageTable::find(const at::Tensor& tensor) {
   const auto found = records_.find(storage_of(tensor));
   if (found == records_.end()) {
     return std::nullopt;
   }
-  return current(found->second, require_view(found->second, tensor));
+  Record& record = found->second;
+  const int view = find_or_add_view(record, tensor);
+  if (view < 0) {
+    return std::nullopt;
+  }
+  return current(record, with_marks(record, view, tensor));
 }
 
 bool StorageTable::is_current(const at::Tensor& tensor) const {
@@ -71,13 +77,25 @@ bool StorageTable::is_current(const at::Tensor& tensor) const {
 }
 
 void StorageTable::add(const at::Tensor& tensor, ValueId value) {
-  View root;
-  root.offset = tensor.storage_offset();
-  root.type = type_of(tensor);
-  root.value = value;
   Record& record = records_[storage_of(tensor)];
-  root.root = static_cast<int>(record.views.size());
-  record.views.push_back(std::move(root));
+  const int root = static_cast<int>(record.views.size());
+  View made;
+  made.offset = tensor.storage_offset();
+  made.type = type_of(tensor);
+  made.root = root;
+  record.views.push_back(std::move(made));
+  // The value has the marks in it: the memory below is worked out from it.
+  for (int view = with_marks(record, root, tensor); view != root;
+       view = record.at(view).parent) {
+    View& marked = record.at(view);
+    marked.value = value;
+    marked.version = record.at(root).version;
+    Node node = marked.made_by;
+    node.args.front() = {value};
+    const TensorType& type = record.at(marked.parent).type;
+    value = emit_(node, stem_of(node.op), {type}).front();
+  }
+  record.at(root).value = value;
 }
 
 void StorageTable::add_views(
@@ -88,7 +106,8 @@ void StorageTable::add_views(
   const auto found = records_.find(storage_of(base));
   WEFT_CHECK(found != records_.end(), node.op, " of an unknown storage");
   Record& record = found->second;
-  const int parent = require_view(record, base);
+  const int parent = find_or_add_view(record, base);
+  WEFT_CHECK(parent >= 0, node.op, " of an unknown tensor");
   for (size_t i = 0; i < views.size(); ++i) {
     const int known = find_view(record, views[i]);
     if (known >= 0) {
@@ -115,20 +134,39 @@ void StorageTable::write(const at::Tensor& tensor, ValueId value) {
   const auto found = records_.find(storage_of(tensor));
   WEFT_CHECK(found != records_.end(), "write into an unknown storage");
   Record& record = found->second;
-  int view = require_view(record, tensor);
-  std::vector<std::pair<int, ValueId>> chain = {{view, value}};
-  while (record.at(view).parent >= 0) {
-    value = written_parent(record, view, value);
-    view = record.at(view).parent;
-    chain.emplace_back(view, value);
+  int view = find_or_add_view(record, tensor);
+  WEFT_CHECK(view >= 0, "write into an unknown tensor");
+  check_alone(record, record.at(view).root);
+  view = with_marks(record, view, tensor);
+  if (record.at(view).parent < 0) {
+    value = laid_out(record, view, value);
   }
-  const int64_t version = record.at(view).version + 1;
+  std::vector<std::pair<int, ValueId>> chain = {{view, value}};
+  while (record.at(chain.back().first).parent >= 0) {
+    chain.push_back(write_up(record, chain.back().first, chain.back().second));
+  }
+  const int64_t version = record.at(chain.back().first).version + 1;
   for (const auto& [index, written] : chain) {
     View& one = record.at(index);
     // What was written has no gaps: a view that has is read from its parent.
     const bool is_written = one.parent < 0 || is_dense(one.type);
     one.value = is_written ? written : one.value;
     one.version = is_written ? version : kOutOfDate;
+  }
+}
+
+void StorageTable::check_alone(const Record& record, int root) const {
+  const View& written = record.at(root);
+  for (const View& other : record.views) {
+    WEFT_CHECK_USER(
+        other.parent >= 0 || other.root == root ||
+            !meet(
+                extent_of(written.offset, written.type),
+                extent_of(other.offset, other.type)),
+        "[capture] a tensor of ",
+        print(written.type),
+        " is changed in place, and shares memory with another one that came "
+        "from outside the step: give one of them a clone()");
   }
 }
 
@@ -147,7 +185,8 @@ int StorageTable::find_view(
   const DType dtype = dtype_of(tensor.scalar_type());
   for (size_t i = 0; i < record.views.size(); ++i) {
     const View& view = record.views[i];
-    if (view.offset != tensor.storage_offset() || view.type.dtype != dtype ||
+    if (view.is_marked || view.offset != tensor.storage_offset() ||
+        view.type.dtype != dtype ||
         tensor.sizes() != c10::IntArrayRef(view.type.sizes)) {
       continue;
     }
@@ -159,47 +198,137 @@ int StorageTable::find_view(
   return -1;
 }
 
-int StorageTable::require_view(Record& record, const at::Tensor& tensor) {
+int StorageTable::find_around(Record& record, const View& view) {
+  const Extent extent = extent_of(view.offset, view.type);
+  const View* other_type = nullptr;
+  int complex = -1;
+  bool is_cut = false;
+  for (size_t i = 0; i < record.views.size(); ++i) {
+    const View& other = record.views[i];
+    const View& root = record.at(other.root);
+    const Extent around = extent_of(other.offset, other.type);
+    const Extent whole = extent_of(root.offset, root.type);
+    is_cut = is_cut || meet(whole, extent);
+    // A root, or all of it read as another element type.
+    if (other.is_marked || !contains(around, extent) ||
+        around.begin != whole.begin || around.end != whole.end) {
+      continue;
+    }
+    if (other.type.dtype == view.type.dtype &&
+        (other.parent < 0 || is_dense(other.type))) {
+      return static_cast<int>(i);
+    }
+    other_type = &other;
+    if (other.parent < 0 && is_dense(other.type) &&
+        view.type.dtype == real_type(other.type.dtype)) {
+      complex = static_cast<int>(i);
+    }
+  }
+  if (complex >= 0) {
+    return add_parts(record, complex);
+  }
+  WEFT_CHECK_USER(
+      other_type == nullptr,
+      "[capture] a storage of ",
+      name(other_type->type.dtype),
+      " is read as ",
+      name(view.type.dtype),
+      " without a recorded view: use Tensor.view(dtype)");
+  WEFT_CHECK_USER(
+      !is_cut,
+      "[capture] a tensor of ",
+      print(view.type),
+      " overlaps one of the model's tensors, of which it is no part: take a "
+      "clone() of what is needed of it");
+  return -1;
+}
+
+int StorageTable::add_parts(Record& record, int root) {
+  const View& whole = record.at(root);
+  View parts;
+  parts.offset = 2 * whole.offset;
+  Dims sizes = whole.type.sizes;
+  Dims strides = strides_of(whole.type);
+  for (int64_t& stride : strides) {
+    stride *= 2;
+  }
+  sizes.push_back(2);
+  strides.push_back(1);
+  parts.type = make_type(
+      real_type(whole.type.dtype), std::move(sizes), std::move(strides));
+  parts.version = kOutOfDate;
+  parts.root = root;
+  parts.parent = root;
+  parts.made_by.op = "aten.view_as_real";
+  parts.made_by.args = {{whole.value}};
+  record.views.push_back(std::move(parts));
+  return static_cast<int>(record.views.size()) - 1;
+}
+
+int StorageTable::find_or_add_view(Record& record, const at::Tensor& tensor) {
   const int known = find_view(record, tensor);
   if (known >= 0) {
     return known;
   }
-  // Made without a call of the dispatcher (.data, set_data): say where it lies.
+  // Made by as_strided, or without a call of the dispatcher (.data, set_data):
+  // say where it lies.
   View view;
   view.offset = tensor.storage_offset();
   view.type = type_of(tensor);
   view.version = kOutOfDate;
-  // The root that starts last before it.
-  for (size_t i = 0; i < record.views.size(); ++i) {
-    const View& other = record.views[i];
-    if (other.parent < 0 && other.offset <= view.offset &&
-        other.offset >= record.at(view.root).offset) {
-      view.root = static_cast<int>(i);
-    }
+  view.parent = find_around(record, view);
+  if (view.parent < 0) {
+    return -1;
   }
-  view.parent = view.root;
-  const View& root = record.at(view.root);
-  WEFT_CHECK_USER(
-      root.type.dtype == view.type.dtype,
-      "[capture] a storage of ",
-      name(root.type.dtype),
-      " is read as ",
-      name(view.type.dtype),
-      " without a recorded view: use Tensor.view(dtype)");
+  const View& around = record.at(view.parent);
+  view.root = around.root;
   view.made_by.op = "aten.as_strided";
   view.made_by.args = {
-      {root.value},
-      dims_arg(view.type.sizes),
-      dims_arg(strides_of(view.type)),
-      {view.offset - root.offset}};
+      {around.value},
+      dims_argument(view.type.sizes),
+      dims_argument(strides_of(view.type)),
+      {view.offset - around.offset}};
   record.views.push_back(std::move(view));
   return static_cast<int>(record.views.size()) - 1;
 }
 
-ValueId StorageTable::current(Record& record, int index) {
-  if (record.is_current(index)) {
-    return record.at(index).value;
+int StorageTable::with_marks(
+    Record& record, int view, const at::Tensor& tensor) {
+  if (tensor.is_conj()) {
+    view = with_mark(record, view, "aten.conj_physical");
   }
+  return tensor.is_neg() ? with_mark(record, view, "aten.neg") : view;
+}
+
+int StorageTable::with_mark(Record& record, int view, const char* op) {
+  for (size_t i = 0; i < record.views.size(); ++i) {
+    const View& other = record.views[i];
+    if (other.is_marked && other.parent == view && other.made_by.op == op) {
+      return static_cast<int>(i);
+    }
+  }
+  const View& memory = record.at(view);
+  View marked;
+  marked.offset = memory.offset;
+  marked.type = like(memory.type);
+  marked.is_marked = true;
+  marked.version = kOutOfDate;
+  marked.root = memory.root;
+  marked.parent = view;
+  marked.made_by.op = op;
+  marked.made_by.args = {{memory.value}};
+  record.views.push_back(std::move(marked));
+  return static_cast<int>(record.views.size()) - 1;
+}
+
+ValueId StorageTable::current(Record& record, int index) {
+  if (!record.is_current(index)) {
+    make_again(record, index);
+  }
+  return record.at(index).value;
+}
+
+void StorageTable::make_again(Record& record, int index) {
   const int parent = record.at(index).parent;
   const ValueId base = current(record, parent);
   const int64_t version = record.at(parent).version;
@@ -229,93 +358,65 @@ ValueId StorageTable::current(Record& record, int index) {
     const View& other = record.at(i);
     types[static_cast<size_t>(other.result)] = other.type;
   }
-  const size_t dot = node.op.find('.');
-  std::string stem = node.op.substr(dot + 1);
-  stem = stem.substr(0, stem.find('.'));
-  const std::vector<ValueId> values = emit_(node, stem, types);
+  const std::vector<ValueId> values = emit_(node, stem_of(node.op), types);
   for (const int i : siblings) {
     View& other = record.at(i);
     other.value = values[static_cast<size_t>(other.result)];
     other.version = version;
   }
-  return record.at(index).value;
 }
 
-ValueId StorageTable::written_parent(Record& record, int index, ValueId value) {
-  const int parent = record.at(index).parent;
-  const ValueId old = current(record, parent);
-  const View& view = record.at(index);
-  const TensorType& type = record.at(parent).type;
-  const Node& made = view.made_by;
-  const size_t ndim = type.sizes.size();
-  std::string_view op = made.op;
-  op = op.substr(op.find('.') + 1);
-  const auto is = [&](std::string_view stem) {
-    return op == stem ||
-           (op.size() > stem.size() && op.substr(0, stem.size()) == stem &&
-            op[stem.size()] == '.');
-  };
-  Node node;
-  std::string stem;
-  if (is("detach") || is("alias") || is("lift_fresh") || view.type == type) {
+ValueId StorageTable::laid_out(Record& record, int root, ValueId value) {
+  const View& view = record.at(root);
+  if (is_dense(view.type)) {
     return value;
   }
-  if (is("transpose") || is("t")) {
-    node = made;
-    node.args.front() = {value};
-    stem = "transpose";
-  } else if (is("permute")) {
-    const auto& order = std::get<Arg::List>(made.args[1].data);
-    Dims inverse(order.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      const int64_t from = wrap(std::get<int64_t>(order[i].data), ndim);
-      inverse[static_cast<size_t>(from)] = static_cast<int64_t>(i);
-    }
-    node.op = "aten.permute";
-    node.args = {{value}, dims_arg(inverse)};
-    stem = "permute";
-  } else if (is("select")) {
-    node = scatter(
-        "aten.select_scatter",
-        old,
-        value,
-        {int_at(made, 1, 0), int_at(made, 2, 0)});
-    stem = "select_scatter";
-  } else if (is("unbind")) {
-    node = scatter(
-        "aten.select_scatter", old, value, {int_at(made, 1, 0), view.result});
-    stem = "select_scatter";
-  } else if (is("slice")) {
-    node.op = "aten.slice_scatter";
-    node.args = {{old}, {value}};
-    node.args.insert(node.args.end(), made.args.begin() + 1, made.args.end());
-    stem = "slice_scatter";
-  } else if (
-      is("view") || is("_unsafe_view") || is("_reshape_alias") ||
-      is("unsqueeze") || is("squeeze")) {
-    if (view.type.dtype != type.dtype) {
-      node.op = "aten.view.dtype";
-      node.args = {{value}, {type.dtype}};
-    } else {
-      node.op = "aten.reshape";
-      node.args = {{value}, dims_arg(type.sizes)};
-    }
-    stem = "reshape";
-  } else {
-    // Any other region of the root, by its place in memory.
-    node.op = "aten.as_strided_scatter";
-    node.args = {
-        {old},
-        {value},
-        dims_arg(view.type.sizes),
-        dims_arg(strides_of(view.type)),
-        {view.offset - record.at(parent).offset}};
-    stem = "as_strided_scatter";
+  // What lies below is read by its place: the gaps have to stay.
+  Node node;
+  node.op = "aten.copy";
+  node.args = {{view.value}, {value}};
+  node.overwrites = view.value;
+  return emit_(std::move(node), "copy", {view.type}).front();
+}
+
+std::pair<int, ValueId> StorageTable::write_up(
+    Record& record, int index, ValueId value) {
+  int parent = record.at(index).parent;
+  const auto place = [&] {
+    const View& view = record.at(index);
+    const View& above = record.at(parent);
+    return ViewPlace{
+        view.made_by,
+        view.result,
+        view.type,
+        view.offset,
+        above.type,
+        above.offset};
+  };
+  if (!record.at(index).is_marked && is_whole(place())) {
+    return {parent, value};
   }
-  node.overwrites = old;
-  const bool has_gaps = record.at(parent).parent >= 0 && !is_dense(type);
-  const TensorType written = has_gaps ? with_sizes(type, type.sizes) : type;
-  return emit_(std::move(node), stem, {written}).front();
+  ValueId old = current(record, parent);
+  std::optional<WriteBack> back = write_back(place(), old, value);
+  if (!back) {
+    parent = find_around(record, record.at(index));
+    old = current(record, parent);
+    back = write_region(place(), old, value);
+  }
+  const View& above = record.at(parent);
+  const bool keeps_gaps = above.parent < 0 && back->stem.ends_with("_scatter");
+  back->node.overwrites = old;
+  value = emit_(
+              std::move(back->node),
+              back->stem,
+              {is_dense(above.type) || keeps_gaps
+                   ? above.type
+                   : with_sizes(above.type, above.type.sizes)})
+              .front();
+  if (above.parent < 0 && !keeps_gaps) {
+    value = laid_out(record, parent, value);
+  }
+  return {parent, value};
 }
 
 }  // namespace weft

@@ -6,10 +6,14 @@
 // of views below the first one. A write gives the root a new version; views of
 // an older version are emitted again when they are next read.
 //
-// A tensor is known by its storage, offset, sizes, strides and dtype, never by
-// its TensorImpl: autograd hands saved tensors back as new ones.
+// A tensor is known by its storage, offset, sizes, strides and dtype, and by
+// whether it is to be read conjugated or negated; never by its TensorImpl:
+// autograd hands saved tensors back as new ones. A value of a Graph is what the
+// elements are: a conjugate is a node (conj_physical) below the view of the
+// memory that it reads, and nothing hangs below it.
 #pragma once
 
+#include "capture/view_write.h"
 #include "graph/graph.h"
 
 #include <ATen/core/Tensor.h>
@@ -26,11 +30,16 @@ namespace weft {
 using Emit = std::function<std::vector<ValueId>(
     Node node, const std::string& stem, const std::vector<TensorType>& types)>;
 
+// The same memory without the marks that it is to be read conjugated or
+// negated, and its sizes as they are now.
+at::Tensor memory_of(const at::Tensor& tensor);
+
 class StorageTable {
  public:
   explicit StorageTable(Emit emit) : emit_(std::move(emit)) {}
 
-  // The tensor's value now, or nothing when its storage is not known.
+  // The tensor's value now, or nothing when no tensor was seen there. Throws
+  // UserError for a tensor that lies partly in one that was seen.
   std::optional<ValueId> find(const at::Tensor& tensor);
 
   // Whether `find` would give a value that is there already.
@@ -40,7 +49,7 @@ class StorageTable {
   void add(const at::Tensor& tensor, ValueId value);
 
   // Results of a view node over `base` (the value of `base` is operand 0 of
-  // `node`, which has been emitted already).
+  // `node`, which has been emitted already). All are memory_of themselves.
   void add_views(
       const at::Tensor& base,
       const std::vector<at::Tensor>& views,
@@ -64,6 +73,9 @@ class StorageTable {
   struct View {
     int64_t offset = 0;
     TensorType type;
+    // What a node below its parent makes of the elements: it has no place in
+    // the memory of its own.
+    bool is_marked = false;
     ValueId value = ValueId::None;
     // Counts the writes below a root; a view is out of date when its number is
     // not that of its root.
@@ -87,12 +99,27 @@ class StorageTable {
     }
   };
 
+  // The view of the tensor's memory; -1 when there is none.
   int find_view(const Record& record, const at::Tensor& tensor) const;
-  // As find_view, adding an as_strided view of the root when there is none.
-  int require_view(Record& record, const at::Tensor& tensor);
+  // As find_view, adding an as_strided view of what lies around it when there
+  // is none; -1 when nothing lies around it.
+  int find_or_add_view(Record& record, const at::Tensor& tensor);
+  // The root around it, or all of that root read as the view's element type.
+  int find_around(Record& record, const View& view);
+  // All of a complex root as real and imaginary parts.
+  int add_parts(Record& record, int root);
+  // The same with the tensor's marks.
+  int with_marks(Record& record, int view, const at::Tensor& tensor);
+  int with_mark(Record& record, int view, const char* op);
+  // Throws UserError when another root lies in the same memory.
+  void check_alone(const Record& record, int root) const;
   ValueId current(Record& record, int view);
-  // The value of the parent with the content of view `view` replaced.
-  ValueId written_parent(Record& record, int view, ValueId value);
+  void make_again(Record& record, int view);
+  // The value, which has no gaps, with those of the root's type.
+  ValueId laid_out(Record& record, int root, ValueId value);
+  // Writes into the parent, or into what lies around the view, and gives its
+  // index and value.
+  std::pair<int, ValueId> write_up(Record& record, int view, ValueId value);
 
   Emit emit_;
   std::unordered_map<const c10::StorageImpl*, Record> records_;

@@ -47,6 +47,10 @@ std::string_view name(Phase phase) {
   WEFT_CHECK(false, "no such phase: ", static_cast<int>(phase));
 }
 
+const std::vector<std::string>& saved_names(const Input& input) {
+  return input.saved ? *input.saved : input.keys;
+}
+
 std::string_view name(InputKind kind) {
   switch (kind) {
     case InputKind::Batch:

@@ -156,6 +156,9 @@ struct Input {
   std::vector<std::string> keys;
   // A parameter that gets a gradient.
   bool trained = false;
+  // Of a parameter or buffer, its names in the model's state_dict where those
+  // are not its keys: none of a buffer that is not persistent.
+  std::optional<std::vector<std::string>> saved = std::nullopt;
 
   bool operator==(const Input&) const = default;
 };
@@ -219,6 +222,9 @@ struct Graph {
 
   bool operator==(const Graph&) const = default;
 };
+
+// Under which names a parameter or buffer is in the model's state_dict.
+const std::vector<std::string>& saved_names(const Input& input);
 
 std::string_view name(Phase phase);
 std::string_view name(InputKind kind);

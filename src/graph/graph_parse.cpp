@@ -136,6 +136,17 @@ void FunctionParser::input() {
     input.keys.push_back(scanner_.expect_string());
   }
   input.trained = scanner_.take("trained");
+  if (scanner_.take("saved")) {
+    input.saved.emplace();
+    scanner_.expect("(");
+    while (!scanner_.looking_at(")")) {
+      if (!input.saved->empty()) {
+        scanner_.expect(",");
+      }
+      input.saved->push_back(scanner_.expect_string());
+    }
+    scanner_.expect(")");
+  }
   function_.inputs.push_back(std::move(input));
 }
 

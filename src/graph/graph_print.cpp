@@ -105,6 +105,13 @@ class Printer {
       out_ += ' ' + quote(key);
     }
     out_ += input.trained ? " trained" : "";
+    if (input.saved) {
+      std::vector<std::string> names;
+      for (const std::string& name : *input.saved) {
+        names.push_back(quote(name));
+      }
+      out_ += " saved(" + join(names, ", ") + ")";
+    }
   }
 
   void output(const Function& function, const Output& output) {

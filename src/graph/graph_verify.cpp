@@ -151,6 +151,9 @@ class FunctionVerifier {
     if (!may_be_tied && input.keys.size() > 1) {
       fail(show(input.value), ": only a parameter or buffer has several names");
     }
+    if (!may_be_tied && input.saved) {
+      fail(show(input.value), ": only a parameter or buffer is saved");
+    }
     for (const std::string& key : input.keys) {
       if (!input_keys_.insert({input.kind, key}).second) {
         fail("two inputs are the ", name(input.kind), " ", quote(key));

@@ -130,6 +130,12 @@ class Maker {
         input.keys.push_back(name + " tied");
       }
     }
+    if (input.kind == InputKind::Buffer && chance(0.3)) {
+      input.saved.emplace();
+      if (chance(0.5)) {
+        input.saved->push_back(name + " saved");
+      }
+    }
     input.value = add_value(function_, name, type());
     function_.inputs.push_back(std::move(input));
   }

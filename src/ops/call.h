@@ -13,6 +13,10 @@
 
 namespace weft {
 
+// A node that nothing reads and that must stay: the step is right only while
+// what it looks at is what it was.
+bool is_guard(const Node& node);
+
 // nullptr when it is left out or `none`.
 const Arg* find_arg(const Node& node, size_t position);
 

@@ -97,6 +97,8 @@ class ExampleParser {
     } else if (scanner_.take(">")) {
       scanner_.expect("0");
       draw.positive = true;
+    } else if (scanner_.take("^")) {
+      draw.ascending_to = scanner_.expect_int();
     }
     std::string name = cat("x", example_.draws.size());
     example_.draws.push_back(draw);

@@ -16,6 +16,8 @@ struct Draw {
   // Integers are below this; -1 when it does not say.
   int64_t below = -1;
   bool positive = false;
+  // Integers ascend to this, which is the last of them; -1: in any order.
+  int64_t ascending_to = -1;
 };
 
 struct Example {

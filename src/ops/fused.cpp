@@ -140,12 +140,15 @@ void add_fused_ops(OpTable& ops) {
       .types = [](const Function& function,
                   const Node& node) { return types_of_arg(2, function, node); },
       .in_place = true,
+      .overwritten_operand = 2,
       .fusions =
           {{"aten.embedding_dense_backward",
             "aten.add.Tensor",
             /*same_bits=*/true,
             join_embedding}},
-      .examples = {"(f32[4, 4, 8], i64[4, 4]<12, f32[12, 8], -1)"},
+      .examples =
+          {"(f32[4, 4, 8], i64[4, 4]<12, f32[12, 8], -1)",
+           "(f32[12, 8], i64[12]<12, f32[12, 8], -1)"},
   });
   ops.push_back({
       .name = "weft.mm_add",

@@ -93,9 +93,10 @@ void add_global_batch_norm_ops(OpTable& ops) {
             return std::vector{in_format_of(input, input.dtype, input.sizes)};
           },
       .in_place = true,
-      .examples = {"(f32[4, 8, 4, 4], f32[4, 8, 4, 4], f32[8], f32[8], "
-                   "f32[8]>0, f64[2, "
-                   "8], 64)"},
+      .examples =
+          {"(f32[4, 8, 4, 4], f32[4, 8, 4, 4], f32[8], f32[8], f32[8]>0, "
+           "f64[2, 8], 64)",
+           "(f64[2, 8], f64[2, 8], f64[8], f64[8], f64[8]>0, f64[2, 8], 2)"},
   });
   // (sums, 1 / deviation) -> the weight's and the bias's gradient
   ops.push_back({

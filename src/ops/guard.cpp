@@ -5,6 +5,8 @@
 
 namespace weft {
 
+bool is_guard(const Node& node) { return node.op == "weft.guard"; }
+
 void add_guard_ops(OpTable& ops) {
   // (value, expected) -> value. The model read this scalar while it was
   // recorded and went on as it said; a run that sees another value must stop.

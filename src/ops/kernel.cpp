@@ -41,6 +41,9 @@ bool is_undefined(const TensorType& type) { return type.sizes == Dims{0}; }
 bool is_row_major(const TensorType& type) { return type.strides.empty(); }
 
 bool is_dense(const TensorType& type) {
+  if (std::find(type.sizes.begin(), type.sizes.end(), 0) != type.sizes.end()) {
+    return true;
+  }
   const Dims strides = strides_of(type);
   const std::vector<size_t> order = memory_order(strides);
   int64_t expected = 1;

@@ -6,6 +6,7 @@
 #include "ops/families.h"
 #include "ops/view_types.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -153,7 +154,41 @@ Rule grouped_rule(const Function& function, const Node& node) {
   return rule_from_text(text, function, node);
 }
 
+// As PyTorch's CPU kernel, which takes f32, f16 and bf16; its meta kernel only
+// bf16. Rows begin at multiples of 16 bytes; those after the last group are not
+// written.
+std::vector<TensorType> grouped_types(
+    const Function& function, const Node& node) {
+  const TensorType& a = type_arg(function, node, 0);
+  const Arg* named = find_arg(node, 4);
+  const DType dtype = named == nullptr ? a.dtype : std::get<DType>(named->data);
+  Dims sizes = result_sizes(grouped_rule(function, node), 0);
+  const int64_t aligned = 16 / element_bytes(dtype);
+  const int64_t row = (sizes.back() + aligned - 1) / aligned * aligned;
+  Dims strides = {row, 1};
+  if (sizes.size() == 3) {
+    strides.insert(strides.begin(), sizes[1] * row);
+  }
+  return {make_type(dtype, std::move(sizes), std::move(strides))};
+}
+
 // Every row meets one of the groups.
+Products grouped_products(const Function& function, const Node& node) {
+  const Dims& a = type_arg(function, node, 0).sizes;
+  const Dims& b = type_arg(function, node, 1).sizes;
+  if (a.size() == 3 && b.size() == 3) {
+    return {a[0], a[1], b[2], a[2]};
+  }
+  const int64_t groups =
+      std::max<int64_t>(type_arg(function, node, 2).sizes.at(0), 1);
+  Products all = {groups, a[a.size() - 2], b.back(), a.back()};
+  int64_t& cut = b.size() == 3   ? all.rows
+                 : a.size() == 3 ? all.columns
+                                 : all.depth;
+  cut = std::max<int64_t>(cut / groups, 1);
+  return all;
+}
+
 int64_t grouped_flops(const Function& function, const Node& node) {
   const Dims& a = type_arg(function, node, 0).sizes;
   const Dims& b = type_arg(function, node, 1).sizes;
@@ -290,10 +325,17 @@ void add_matmul_ops(OpTable& ops) {
   ops.push_back({
       .name = "aten._grouped_mm",
       .rule_of = grouped_rule,
+      .linear = Linear::Each,
       .flops = grouped_flops,
+      .products = grouped_products,
+      .types = grouped_types,
       .examples =
           {"(bf16[4, 32, 32], bf16[4, 32, 32])",
-           "(bf16[4, 8, 32], bf16[4, 32, 32]{1024, 1, 32})"},
+           "(bf16[4, 8, 32], bf16[4, 32, 32]{1024, 1, 32})",
+           "(f32[8, 16], f32[4, 16, 32], i32[4]^8)",
+           "(f32[8, 16], f32[4, 16, 32]{512, 1, 16}, i32[4]^8)",
+           "(f32[4, 8, 16], f32[16, 8], i32[4]^8)",
+           "(f32[16, 8]{1, 16}, f32[8, 16], i32[4]^8)"},
   });
 }
 

@@ -171,6 +171,14 @@ struct Fusion {
       join = nullptr;
 };
 
+// Products of equal sizes: `count` times rows x depth by depth x columns.
+struct Products {
+  int64_t count = 0;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t depth = 0;
+};
+
 struct OpDef {
   // "aten.mm", "aten.sum.dim_IntList", "weft.adamw".
   std::string_view name = "";
@@ -192,6 +200,10 @@ struct OpDef {
   // Those of them that kernels leave out, for they know beforehand that a mask
   // hides them. Null: none.
   CountFunction hidden_flops = nullptr;
+
+  // The products that its flops are, where not every combination of the rule's
+  // factors is one multiply-add: groups of unequal sizes count as equal ones.
+  std::function<Products(const Function&, const Node&)> products = nullptr;
 
   // What it evaluates for an element of its largest operand or result; or
   // `special_of` where it depends on the arguments.
@@ -270,7 +282,7 @@ struct OpDef {
   // proof and the docs: "(f32[8, 4], f32[4, 12])". Sizes divisible by 4 make
   // every split testable. `i64[8]<10` draws integers below 10 (below 4 when it
   // does not say; those of the lookup operand below the size of its factor),
-  // `f32[8]>0` positive numbers.
+  // `f32[8]>0` positive numbers, `i32[4]^8` integers that ascend to 8.
   std::vector<std::string_view> examples = {};
 };
 

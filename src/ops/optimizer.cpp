@@ -153,7 +153,9 @@ void add_optimizer_ops(OpTable& ops) {
       {"(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f64[], "
        "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01)",
        "(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f64[], "
-       "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01, skip=f32[])"}));
+       "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01, skip=f32[])",
+       "(f32[8, 4], f32[8, 4], f32[8, 4], f32[8, 4]>0, f32[], f64[], "
+       "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01, fused=1)"}));
   ops.push_back(elementwise_optimizer(
       "weft.adagrad",
       6,

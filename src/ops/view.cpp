@@ -190,7 +190,7 @@ void add_orders(OpTable& ops) {
 
 void add_same(OpTable& ops) {
   for (std::string_view name :
-       {"aten.alias", "aten.detach", "aten.lift_fresh", "aten._neg_view"}) {
+       {"aten.alias", "aten.detach", "aten.lift_fresh"}) {
     ops.push_back({
         .name = name,
         .rule = "... -> ...",
@@ -200,13 +200,6 @@ void add_same(OpTable& ops) {
         .examples = {"(f32[8, 4])", "(f32[8, 4]{1, 8})"},
     });
   }
-  ops.push_back({
-      .name = "aten._conj",
-      .rule = "... -> ...",
-      .kind = OpKind::View,
-      .linear = Linear::All,
-      .examples = {"(c64[8, 4])"},
-  });
   ops.push_back({
       .name = "aten.view_as_real",
       .rule = "... -> ... part!",
@@ -220,13 +213,6 @@ void add_same(OpTable& ops) {
       .kind = OpKind::View,
       .linear = Linear::All,
       .examples = {"(f32[8, 4, 2])"},
-  });
-  // Speaks of the storage: nothing can be said about its dims.
-  ops.push_back({
-      .name = "aten.as_strided",
-      .kind = OpKind::View,
-      .linear = Linear::All,
-      .examples = {"(f32[8, 4], [4, 4], [8, 1], 4)"},
   });
 }
 

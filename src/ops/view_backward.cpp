@@ -185,12 +185,6 @@ void add_view_backward_ops(OpTable& ops) {
       "aten.diagonal_scatter",
       diagonal_terms,
       {"(f32[8, 4, 8], f32[4, 8], 0, 0, 2)"}));
-  // Speaks of the storage: nothing can be said about its dims.
-  ops.push_back({
-      .name = "aten.as_strided_scatter",
-      .linear = Linear::All,
-      .examples = {"(f32[8, 4], f32[4, 4], [4, 4], [8, 1], 4)"},
-  });
 }
 
 }  // namespace weft

@@ -81,6 +81,46 @@ std::vector<TensorType> select_types(
   return {without_dim(self, dim_at(self, node, 1))};
 }
 
+std::vector<TensorType> diagonal_types(
+    const Function& function, const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  const size_t ndim = self.sizes.size();
+  if (ndim < 2) {
+    return {};
+  }
+  const int64_t offset = int_arg(node, 1, 0);
+  const auto one = static_cast<size_t>(wrap_dim(int_arg(node, 2, 0), ndim));
+  const auto two = static_cast<size_t>(wrap_dim(int_arg(node, 3, 1), ndim));
+  const int64_t size = std::min(
+      self.sizes[one] + std::min<int64_t>(offset, 0),
+      self.sizes[two] - std::max<int64_t>(offset, 0));
+  const int64_t stride = strides_of(self)[one] + strides_of(self)[two];
+  TensorType rest =
+      without_dim(without_dim(self, std::max(one, two)), std::min(one, two));
+  Dims strides = strides_of(rest);
+  rest.sizes.push_back(std::max<int64_t>(size, 0));
+  strides.push_back(stride);
+  return {make_type(self.dtype, std::move(rest.sizes), std::move(strides))};
+}
+
+std::vector<TensorType> unfold_types(
+    const Function& function, const Node& node) {
+  const TensorType& self = operand_type(function, node, 0);
+  if (self.sizes.empty()) {
+    return {};
+  }
+  const size_t dim = dim_at(self, node, 1);
+  const int64_t size = int_arg(node, 2, 1);
+  const int64_t step = int_arg(node, 3, 1);
+  Dims sizes = self.sizes;
+  Dims strides = strides_of(self);
+  sizes.push_back(size);
+  strides.push_back(strides[dim]);
+  sizes[dim] = (sizes[dim] - size) / step + 1;
+  strides[dim] *= step;
+  return {make_type(self.dtype, std::move(sizes), std::move(strides))};
+}
+
 std::vector<TensorType> unbind_types(
     const Function& function, const Node& node) {
   const TensorType& self = operand_type(function, node, 0);

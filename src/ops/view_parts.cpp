@@ -217,11 +217,15 @@ void add_view_part_ops(OpTable& ops) {
   ops.push_back(view_entry(
       "aten.diagonal",
       diagonal_rule,
-      {"(f32[8, 8])", "(f32[8, 4, 8], 1, 0, -1)"}));
+      {"(f32[8, 8])",
+       "(f32[8, 4, 8], 1, 0, -1)",
+       "(f32[4, 8, 8]{8, 32, 1}, -2, 1, 2)"}));
+  ops.back().types = diagonal_types;
   ops.push_back(view_entry(
       "aten.unfold",
       unfold_rule,
       {"(f32[4, 12], 1, 4, 2)", "(f32[4, 12], 1, 3, 3)"}));
+  ops.back().types = unfold_types;
 }
 
 }  // namespace weft

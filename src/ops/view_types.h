@@ -39,6 +39,12 @@ std::vector<TensorType> select_types(
 // (self, dim)
 std::vector<TensorType> unbind_types(
     const Function& function, const Node& node);
+// (self, offset, dim, other)
+std::vector<TensorType> diagonal_types(
+    const Function& function, const Node& node);
+// (self, dim, size, step)
+std::vector<TensorType> unfold_types(
+    const Function& function, const Node& node);
 // (self, size, sizes or count of the parts, dim)
 std::vector<TensorType> split_types(const Function& function, const Node& node);
 // (self, dims)
