@@ -105,6 +105,10 @@ bool Arena::has_resident(const std::string& name) const {
   return tensors_.contains(name);
 }
 
+TensorType Arena::type_of_resident(const std::string& name) const {
+  return type_of(tensors_.at(name));
+}
+
 std::byte* Arena::step_region(int64_t bytes) {
   check_fits(resident_bytes_, std::max(step_bytes_, bytes), "the step");
   step_bytes_ = std::max(step_bytes_, bytes);

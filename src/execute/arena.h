@@ -29,6 +29,8 @@ class Arena {
   // there with another type, or does not fit.
   at::Tensor resident(const std::string& name, const TensorType& type);
   bool has_resident(const std::string& name) const;
+  // It must be there.
+  TensorType type_of_resident(const std::string& name) const;
 
   // The start of the step region, which never moves, once it holds `bytes`.
   // Throws UserError when that does not fit beside what is resident.

@@ -170,16 +170,26 @@ void backward_input(const Bound& in) {
   const bool is_direct = in.results[0].scalar_type() == made_type &&
                          in.results[0].is_contiguous(format);
   const at::Tensor made = is_direct ? in.results[0] : at::empty_like(x.tensor);
+  // Read before anything is written: two samples in f64 are of the type of the
+  // sums, and the result may lie in their place.
+  std::vector<T> mean_dys;
+  std::vector<T> slopes;
+  for (int64_t c = 0; c < x.channels; ++c) {
+    const T inverse = data<T>(invstd)[c];
+    mean_dys.push_back(static_cast<T>(sums[c] / count));
+    slopes.push_back(
+        static_cast<T>(sums[x.channels + c] * inverse * inverse / count));
+  }
   T* dx = made.mutable_data_ptr<T>();
   const T* xs = data<T>(x.tensor);
   const T* dys = data<T>(dy.tensor);
   for_each_stretch(x, [&](int64_t c, int64_t first, int64_t length) {
+    const auto channel = static_cast<size_t>(c);
     const T middle = data<T>(mean)[c];
     const T inverse = data<T>(invstd)[c];
-    const auto mean_dy = static_cast<T>(sums[c] / count);
-    const auto slope =
-        static_cast<T>(sums[x.channels + c] * inverse * inverse / count);
     const T scale = has_weight ? inverse * data<T>(weight)[c] : inverse;
+    const T mean_dy = mean_dys[channel];
+    const T slope = slopes[channel];
     for (int64_t i = first; i < first + length; ++i) {
       dx[i] = (dys[i] - mean_dy - (xs[i] - middle) * slope) * scale;
     }

@@ -42,6 +42,11 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
+// The elements are not those of the memory but their conjugates or negatives.
+bool is_marked(const at::Tensor& tensor) {
+  return tensor.is_conj() || tensor.is_neg();
+}
+
 template <typename Visit>
 void for_each_result(const torch::jit::Stack& stack, Visit&& visit) {
   for (const c10::IValue& value : stack) {
@@ -104,8 +109,8 @@ void BoundCall::run(torch::jit::Stack& stack) {
 void BoundCall::accept(size_t number, const at::Tensor& made) {
   const at::Tensor& planned = results_[number];
   if (planned.defined() && planned.numel() > 0 &&
-      made.const_data_ptr() != planned.const_data_ptr()) {
-    planned.copy_(made);
+      (is_marked(made) || made.const_data_ptr() != planned.const_data_ptr())) {
+    planned.copy_(is_marked(made) ? made.clone() : made);
   }
 }
 
@@ -135,7 +140,7 @@ void BoundCall::accept_first(const std::vector<at::Tensor>& made) {
         describe(planned));
     // Kernels of another machine may lay their results out otherwise: those are
     // copied, and what was taken for them is a temporary.
-    const bool is_alike = lie_alike(made[i], planned);
+    const bool is_alike = lie_alike(made[i], planned) && !is_marked(made[i]);
     if (is_alike) {
       memory_.learn(i, made[i].const_data_ptr());
     }

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 // A look that took longer than two of these was none: the process was stopped.
-constexpr Milliseconds kLook{100};
+constexpr Milliseconds kStoreLook{100};
 
 }  // namespace
 
@@ -126,10 +126,11 @@ void BoundedStore::finish(
   Clock::duration left = limit;
   while (!job->is_done && left > Clock::duration::zero()) {
     const Clock::time_point begin = Clock::now();
-    line_->changed.wait_for(lock, std::min<Clock::duration>(left, kLook), [&] {
-      return job->is_done;
-    });
-    left -= std::min<Clock::duration>(Clock::now() - begin, 2 * kLook);
+    line_->changed.wait_for(
+        lock, std::min<Clock::duration>(left, kStoreLook), [&] {
+          return job->is_done;
+        });
+    left -= std::min<Clock::duration>(Clock::now() - begin, 2 * kStoreLook);
   }
   if (!job->is_done) {
     // One that was not begun is not made later, when nobody expects it.

@@ -8,6 +8,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <array>
@@ -136,7 +137,7 @@ class C10dCommunicator : public Communicator {
   C10dCommunicator& operator=(const C10dCommunicator&) = delete;
 
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
-    std::vector<at::Tensor> tensors = {flat(tensor)};
+    std::vector<at::Tensor> tensors = {terms_of(tensor)};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::SUM;
     count(TransferKind::AllReduce, tensor, tensor);
@@ -151,7 +152,7 @@ class C10dCommunicator : public Communicator {
       const at::Tensor& tensor, int64_t root) override {
     const auto found = std::find(ranks_.begin(), ranks_.end(), root);
     WEFT_CHECK(found != ranks_.end(), "rank ", root, " is not in the group");
-    std::vector<at::Tensor> tensors = {flat(tensor)};
+    std::vector<at::Tensor> tensors = {bytes_of(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = found - ranks_.begin();
     return pending(
@@ -196,11 +197,12 @@ class C10dCommunicator : public Communicator {
       count(TransferKind::ReduceScatter, wholes[i], pieces[i]);
     }
     if (wholes.size() == 1) {
-      return scatter_flat(flat(pieces.front()), flat(wholes.front()), nullptr);
+      return scatter_flat(
+          terms_of(pieces.front()), terms_of(wholes.front()), nullptr);
     }
     std::vector<at::Tensor> rows;
     for (const at::Tensor& whole : wholes) {
-      rows.push_back(flat(whole).view({ranks(), -1}));
+      rows.push_back(terms_of(whole).view({ranks(), -1}));
     }
     // [tensor][rank] to [rank][tensor].
     const at::Tensor from = at::cat(rows, 1).view({-1});
@@ -208,8 +210,9 @@ class C10dCommunicator : public Communicator {
     return scatter_flat(to, from, [to, all = pieces.vec()] {
       int64_t begin = 0;
       for (const at::Tensor& piece : all) {
-        flat(piece).copy_(to.narrow(0, begin, piece.numel()));
-        begin += piece.numel();
+        const at::Tensor terms = terms_of(piece);
+        terms.copy_(to.narrow(0, begin, terms.numel()));
+        begin += terms.numel();
       }
     });
   }
@@ -282,6 +285,13 @@ class C10dCommunicator : public Communicator {
         tensor.is_non_overlapping_and_dense(),
         "a collective of a tensor with gaps");
     return tensor.as_strided({tensor.numel()}, {1});
+  }
+
+  // What is added up: of complex numbers the two parts, for no backend adds
+  // others than real ones.
+  static at::Tensor terms_of(const at::Tensor& tensor) {
+    const at::Tensor line = flat(tensor);
+    return line.is_complex() ? at::view_as_real(line).view({-1}) : line;
   }
 
   // What only moves may have any type, also one that the backend does not know.

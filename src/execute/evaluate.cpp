@@ -21,6 +21,11 @@ at::Tensor place_for(const TensorType& type) {
       type.sizes, strides_of(type), scalar_type_of(type.dtype));
 }
 
+// Operators that speak of places in the memory of operand 0.
+bool reads_places(const Node& node) {
+  return node.op == "aten.as_strided" || node.op == "aten.as_strided_scatter";
+}
+
 std::vector<at::Tensor> run_node(
     const Function& function,
     const Node& node,
@@ -51,6 +56,39 @@ std::vector<size_t> last_readers(const Function& function) {
 
 }  // namespace
 
+void place_operands(
+    const Function& function,
+    const Node& node,
+    std::vector<at::Tensor>& operands) {
+  if (!reads_places(node)) {
+    return;
+  }
+  const TensorType& type = function[weft::operands(node).front()].type;
+  at::Tensor& first = operands.front();
+  if (first.storage_offset() != 0 || type_of(first) != type) {
+    const at::Tensor placed = place_for(type);
+    placed.copy_(first);
+    first = placed;
+  }
+}
+
+void place_results(
+    const Node& node,
+    const std::vector<TensorType>& types,
+    std::vector<at::Tensor>& results) {
+  if (node.overwrites == ValueId::None || is_view(node)) {
+    return;
+  }
+  for (size_t i = 0; i < results.size() && i < types.size(); ++i) {
+    if (results[i].defined() && type_of(results[i]) != types[i] &&
+        results[i].sizes() == c10::IntArrayRef(types[i].sizes)) {
+      const at::Tensor place = place_for(types[i]);
+      place.copy_(results[i]);
+      results[i] = place;
+    }
+  }
+}
+
 std::vector<at::Tensor> evaluate_node(
     const Function& function,
     const Node& node,
@@ -58,7 +96,7 @@ std::vector<at::Tensor> evaluate_node(
     const std::vector<TensorType>& types,
     const std::vector<Piece>& piece,
     const StepContext& context) {
-  if (node.op == "weft.guard") {
+  if (is_guard(node)) {
     check_guard(function[node.results.front()].name, node, operands.front());
     return {operands.front()};
   }
@@ -78,7 +116,11 @@ std::vector<at::Tensor> evaluate_node(
       return results;
     }
   }
-  return AtenCall(node)(operands);
+  std::vector<at::Tensor> placed = operands;
+  place_operands(function, node, placed);
+  std::vector<at::Tensor> results = AtenCall(node)(placed);
+  place_results(node, types, results);
+  return results;
 }
 
 std::vector<at::Tensor> evaluate(

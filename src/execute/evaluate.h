@@ -21,6 +21,20 @@ std::vector<at::Tensor> evaluate(
     const std::vector<at::Tensor>& inputs,
     const StepContext& context);
 
+// Lays operand 0 out as its type says where the node speaks of places in its
+// memory (as_strided): what a kernel made may lie otherwise.
+void place_operands(
+    const Function& function,
+    const Node& node,
+    std::vector<at::Tensor>& operands);
+
+// What was written in place in the recorded step stays as it lay there, as the
+// types of the results say; the functional form of a node may lay it otherwise.
+void place_results(
+    const Node& node,
+    const std::vector<TensorType>& types,
+    std::vector<at::Tensor>& results);
+
 // One node. `types` are those of its results, and `piece` what it makes of
 // result 0: its own and the whole, or those of a piece, where the node was
 // rewritten for that (ops/split.h).

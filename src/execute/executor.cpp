@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/executor.h"
 
+#include "aten/outside_of_modes.h"
 #include "base/error.h"
 #include "execute/executor_builder.h"
+#include "execute/explain_lookup.h"
+#include "execute/guard.h"
 #include "program/live_bytes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -59,7 +63,9 @@ Timeline Executor::run_timed(int64_t step) {
 
 void Executor::run_actions(int64_t step, StepClock* clock) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const OutsideOfModes outside;
   step_.store(step, std::memory_order_relaxed);
+  put_aside();
   for (size_t i = 0; i < actions_.size(); ++i) {
     instruction_.store(static_cast<int64_t>(i), std::memory_order_relaxed);
     if (clock != nullptr) {
@@ -74,7 +80,11 @@ void Executor::run_actions(int64_t step, StepClock* clock) {
         }
       } catch (const c10::Error& error) {
         stack_.clear();
-        fail(i, error.what_without_backtrace());
+        fail(i, cat(error.what_without_backtrace(), explained(i)));
+      } catch (const GuardFailed& error) {
+        stack_.clear();
+        put_back(i);
+        throw GuardFailed(named(i, error.what()));
       } catch (const UserError& error) {
         stack_.clear();
         fail(i, error.what());
@@ -87,17 +97,51 @@ void Executor::run_actions(int64_t step, StepClock* clock) {
   }
 }
 
+void Executor::put_aside() {
+  for (PutAside& each : put_aside_) {
+    if (!each.before.defined()) {
+      each.before = at::empty_like(each.tensor);
+    }
+    each.before.copy_(each.tensor);
+  }
+}
+
+void Executor::put_back(size_t instruction) {
+  // What is on its way lands first.
+  for (const WaitFor& each : waits_) {
+    if (each.start < instruction && each.wait > instruction) {
+      actions_[each.wait](step_.load(), nullptr);
+    }
+  }
+  for (const PutAside& each : put_aside_) {
+    each.tensor.copy_(each.before);
+  }
+}
+
+std::string Executor::explained(size_t instruction) const {
+  const auto* call = std::get_if<Call>(&block_.instructions[instruction]);
+  return call == nullptr ? ""
+                         : explain_lookup(
+                               block_.function,
+                               block_.function.nodes[index(call->node)],
+                               tensors_);
+}
+
 void Executor::fail(size_t instruction, const std::string& why) const {
-  throw UserError(
-      cat(world_ == nullptr ? cat("rank ", rank_) : world_->rank_name(rank_),
-          ", step ",
-          step_.load(),
-          ", instruction ",
-          instruction,
-          " (",
-          label(block_, block_.instructions[instruction]),
-          "): ",
-          why));
+  throw UserError(named(instruction, why));
+}
+
+std::string Executor::named(size_t instruction, const std::string& why) const {
+  return cat(
+      world_ == nullptr ? cat("rank ", rank_) : world_->rank_name(rank_),
+      ", step ",
+      step_.load(),
+      ", instruction ",
+      instruction,
+      " (",
+      label(block_, block_.instructions[instruction]),
+      "): ",
+      why);
 }
 
 int64_t Executor::taken_bytes(TransferKind kind) const {

@@ -82,6 +82,13 @@ class Executor {
 
   void run_actions(int64_t step, StepClock* clock);
   [[noreturn]] void fail(size_t instruction, const std::string& why) const;
+  // What the kernel's own message leaves out, or "".
+  std::string explained(size_t instruction) const;
+  std::string named(size_t instruction, const std::string& why) const;
+  // What a step may change before its last guard is put aside, and back where
+  // one fails.
+  void put_aside();
+  void put_back(size_t instruction);
 
   const Program& program_;
   const Block& block_;
@@ -107,6 +114,17 @@ class Executor {
   // One an instruction; empty for those that only plan memory.
   std::vector<Action> actions_;
   size_t overflow_at_ = 0;
+  struct PutAside {
+    at::Tensor tensor;
+    at::Tensor before;
+  };
+  std::vector<PutAside> put_aside_;
+  // The instructions that wait, each with the one that started the transfer.
+  struct WaitFor {
+    size_t wait = 0;
+    size_t start = 0;
+  };
+  std::vector<WaitFor> waits_;
   std::atomic<int64_t> step_ = -1;
   std::atomic<int64_t> instruction_ = 0;
 };

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/executor_builder.h"
 
+#include "aten/lies_as.h"
 #include "aten/types.h"
 #include "base/error.h"
 #include "execute/kernel.h"
+#include "ops/call.h"
 #include "ops/kernel.h"
 #include "ops/op_def.h"
+#include "ops/strided.h"
 #include "program/live_bytes.h"
 #include "program/piece.h"
 
@@ -14,24 +17,54 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace weft {
 namespace {
 
-void fill_constant(
-    const Program& program, const std::string& key, at::Tensor& into) {
+at::Tensor constant_of(const Program& program, const std::string& key) {
   for (const Constant& known : program.constants) {
     if (known.name == key) {
       at::Tensor rows =
           at::empty(known.type.sizes, scalar_type_of(known.type.dtype));
       std::memcpy(rows.data_ptr(), known.bytes.data(), known.bytes.size());
-      into.copy_(rows);
-      return;
+      return rows;
     }
   }
   throw UserError(
       cat("program @", program.name, " has no constant ", quote(key)));
+}
+
+bool has_same_bytes(const at::Tensor& one, const at::Tensor& other) {
+  const at::Tensor dense = one.contiguous();
+  return one.scalar_type() == other.scalar_type() &&
+         one.sizes() == other.sizes() &&
+         std::memcmp(
+             dense.const_data_ptr(), other.const_data_ptr(), other.nbytes()) ==
+             0;
+}
+
+// Programs of one arena may have constants of one name and other values.
+at::Tensor constant_in(
+    Arena& arena,
+    const std::string& name,
+    const TensorType& type,
+    const at::Tensor& rows) {
+  for (int64_t copy = 0;; ++copy) {
+    const std::string numbered = copy == 0 ? name : cat(name, "#", copy);
+    if (!arena.has_resident(numbered)) {
+      at::Tensor made = arena.resident(numbered, type);
+      made.copy_(rows);
+      return made;
+    }
+    if (arena.type_of_resident(numbered) == type) {
+      at::Tensor there = arena.resident(numbered, type);
+      if (has_same_bytes(there, rows)) {
+        return there;
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -84,6 +117,32 @@ void ExecutorBuilder::build() {
   for (const Output& output : block_.function.outputs) {
     executor_.outputs_.push_back(tensor(output.value));
   }
+  find_put_aside();
+}
+
+void ExecutorBuilder::find_put_aside() {
+  size_t last = 0;
+  for (size_t i = 0; i < block_.instructions.size(); ++i) {
+    const auto* call = std::get_if<Call>(&block_.instructions[i]);
+    if (call != nullptr && is_guard(block_.function.nodes[index(call->node)])) {
+      last = i;
+    }
+  }
+  std::set<ValueId> found;
+  for (size_t i = 0; i < last; ++i) {
+    const auto* call = std::get_if<Call>(&block_.instructions[i]);
+    if (call != nullptr && is_view(block_.function.nodes[index(call->node)])) {
+      continue;
+    }
+    for (const ValueId made : makes(block_, block_.instructions[i])) {
+      const ValueId storage = storage_[index(made)];
+      if (block_.function[storage].node == NodeId::None &&
+          elsewhere_[index(storage)] != nullptr &&
+          found.insert(storage).second) {
+        executor_.put_aside_.push_back({tensor(storage), {}});
+      }
+    }
+  }
 }
 
 void ExecutorBuilder::make_inputs() {
@@ -92,12 +151,13 @@ void ExecutorBuilder::make_inputs() {
       continue;
     }
     const std::string name = resident_name(input);
-    const bool is_new = !arena_.has_resident(name);
+    const TensorType& type = block_.function[input.value].type;
     at::Tensor& made = tensor(input.value);
-    made = arena_.resident(name, block_.function[input.value].type);
-    if (is_new && input.kind == InputKind::Constant) {
-      fill_constant(program_, input.keys.front(), made);
-    }
+    made =
+        input.kind == InputKind::Constant
+            ? constant_in(
+                  arena_, name, type, constant_of(program_, input.keys.front()))
+            : arena_.resident(name, type);
     elsewhere_[index(input.value)] =
         static_cast<std::byte*>(made.storage().mutable_data());
   }
@@ -132,24 +192,53 @@ std::vector<at::Tensor> ExecutorBuilder::tensors(
 
 ExecutorBuilder::Action ExecutorBuilder::action(const Call& call) {
   const Node& node = block_.function.nodes[index(call.node)];
+  if (reads_memory(node)) {
+    check_places(node);
+  }
   if (is_view(node)) {
     // Views are made once: they only say how memory is seen.
-    std::vector<at::Tensor> views = AtenCall(node)(tensors(operands(node)));
+    const std::vector<at::Tensor> read = tensors(operands(node));
+    std::vector<at::Tensor> views = AtenCall(node)(read);
     WEFT_CHECK(views.size() == node.results.size(), node.op);
     for (size_t i = 0; i < views.size(); ++i) {
+      check_view(read.front(), views[i]);
       tensor(node.results[i]) = std::move(views[i]);
     }
     return {};
   }
   for (const ValueId result : node.results) {
     const TensorType& type = block_.function[result].type;
-    if (!is_undefined(type)) {
+    // One that is alone is there, though it may have no elements.
+    if (!is_undefined(type) || node.results.size() == 1) {
       tensor(result) = tensor_over(memory_of(storage_[index(result)]), type);
     }
   }
   const OpDef* def = find_op(node.op);
   return def != nullptr && def->kind == OpKind::Empty ? Action()
                                                       : bind(node, call.node);
+}
+
+// What is no view but a copy would hold what was there before the first step.
+void ExecutorBuilder::check_view(
+    const at::Tensor& of, const at::Tensor& view) const {
+  WEFT_CHECK(
+      view.numel() == 0 || view.is_alias_of(of),
+      label(block_, block_.instructions[at_]),
+      ": is not a view but a copy");
+}
+
+// What is read by its places in memory must lie as the program says.
+void ExecutorBuilder::check_places(const Node& node) {
+  const ValueId read = operands(node).front();
+  WEFT_CHECK(
+      lies_as(tensor(read), block_.function[read].type),
+      label(block_, block_.instructions[at_]),
+      ": %",
+      block_.function[read].name,
+      " lies as ",
+      print(type_of(tensor(read))),
+      ", and the program says ",
+      print(block_.function[read].type));
 }
 
 ExecutorBuilder::Action ExecutorBuilder::bind(const Node& node, NodeId id) {

@@ -46,6 +46,8 @@ class ExecutorBuilder {
   Action action(const Start& start);
   Action action(const Wait& wait);
   Action action(const Free& free);
+  void check_view(const at::Tensor& of, const at::Tensor& view) const;
+  void check_places(const Node& node);
   Action bind(const Node& node, NodeId id);
   // Transfers are in executor_transfers.cpp.
   using Move = std::function<std::unique_ptr<Pending>(Communicator&)>;
@@ -62,6 +64,8 @@ class ExecutorBuilder {
   // Counts what a kernel of ours writes: it does not ask the allocator.
   void note_filled(const Node& node, const Scratch& scratch);
   void add_rooms(const Scratch& scratch, CallMemory& memory);
+  // Finds what instructions before the last guard write of what is resident.
+  void find_put_aside();
   // Keeps track of what is in use.
   void follow(const Instruction& instruction);
 

@@ -147,6 +147,7 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Wait& wait) {
   if (!transfer) {
     return {};
   }
+  executor_.waits_.push_back({at_, transfer->instruction});
   return [transfer](int64_t, StepClock* clock) {
     const auto end = transfer->pending->wait();
     if (clock != nullptr) {

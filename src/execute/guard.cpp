@@ -11,20 +11,35 @@
 
 namespace weft {
 
+namespace {
+
+// As Python writes it.
+std::string value_text(double value, const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kBool) {
+    return value != 0 ? "True" : "False";
+  }
+  return cat(value);
+}
+
+}  // namespace
+
 void check_guard(
     const std::string& name, const Node& node, const at::Tensor& tensor) {
   const double seen = at::_local_scalar_dense(tensor).toDouble();
   const double expected = number_arg(node, 1, 0);
-  WEFT_CHECK_USER(
-      seen == expected || (std::isnan(seen) && std::isnan(expected)),
-      "[guard] ",
-      name,
-      ": the model read ",
-      expected,
-      " from this tensor when it was captured and took its path by that; now "
-      "it is ",
-      seen,
-      ". Capture with a batch for which it holds, or remove the branch");
+  if (seen == expected || (std::isnan(seen) && std::isnan(expected))) {
+    return;
+  }
+  const Arg* at = find_option(node, "at");
+  throw GuardFailed(
+      cat("[guard] ",
+          at == nullptr ? name : std::get<std::string>(at->data),
+          ": the model read ",
+          value_text(expected, tensor),
+          " from this tensor when it was captured and took its path by that; "
+          "now it is ",
+          value_text(seen, tensor),
+          ". Capture with a batch for which it holds, or remove the branch"));
 }
 
 Kernel bind_guard_kernel(KernelArguments arguments) {

@@ -2,11 +2,13 @@
 #include "execute/kernel.h"
 
 #include "execute/batch_norm_kernel.h"
+#include "execute/expert_rows_kernel.h"
 #include "execute/fused_kernel.h"
 #include "execute/guard.h"
 #include "execute/optimizer_kernel.h"
 #include "execute/optimizer_settings.h"
 #include "execute/random_kernel.h"
+#include "ops/call.h"
 #include "ops/crossing.h"
 
 #include <ATen/ops/empty.h>
@@ -28,7 +30,7 @@ Kernel bind_kernel(KernelArguments arguments) {
   if (has_optimizer_kernel(arguments.node)) {
     return bind_optimizer_kernel(std::move(arguments));
   }
-  if (arguments.node.op == "weft.guard") {
+  if (is_guard(arguments.node)) {
     return bind_guard_kernel(std::move(arguments));
   }
   if (crossing_of(arguments.node)) {
@@ -36,6 +38,9 @@ Kernel bind_kernel(KernelArguments arguments) {
                const StepContext&) { to.copy_(from); };
   }
   if (Kernel kernel = bind_batch_norm_kernel(arguments)) {
+    return kernel;
+  }
+  if (Kernel kernel = bind_expert_rows_kernel(arguments)) {
     return kernel;
   }
   if (Kernel kernel = bind_fused_kernel(arguments)) {

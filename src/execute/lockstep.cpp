@@ -2,10 +2,12 @@
 #include "execute/lockstep.h"
 
 #include "aten/call.h"
+#include "aten/lies_as.h"
 #include "aten/types.h"
 #include "base/error.h"
 #include "execute/guard.h"
 #include "execute/tensor_piece.h"
+#include "ops/call.h"
 #include "ops/kernel.h"
 #include "program/piece.h"
 
@@ -56,31 +58,6 @@ at::Tensor given(
     }
   }
   throw UserError(cat("the step has no input ", quote(wanted.keys.front())));
-}
-
-// Dims of size 1 may have any strides; an empty tensor says nothing.
-bool lies_as(const at::Tensor& tensor, const TensorType& type) {
-  if (tensor.numel() == 0) {
-    return element_count(type) == 0;
-  }
-  if (tensor.sizes().vec() != type.sizes ||
-      tensor.scalar_type() != scalar_type_of(type.dtype)) {
-    return false;
-  }
-  const Dims strides = strides_of(type);
-  for (size_t dim = 0; dim < strides.size(); ++dim) {
-    if (type.sizes[dim] > 1 &&
-        tensor.stride(static_cast<int64_t>(dim)) != strides[dim]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// A write into a part of a tensor was recorded with the strides of that part;
-// a call of its own gives a tensor without gaps.
-bool is_written_in_place(const Node& node, const TensorType& type) {
-  return !is_view(node) && !is_dense(type);
 }
 
 class LockstepRank {
@@ -165,24 +142,41 @@ class LockstepRank {
       throw UserError(cat(where(), ": ", error.what_without_backtrace()));
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
-      const Value& value = block_.function[node.results[i]];
       WEFT_CHECK_USER(
-          !results[i].defined() || lies_as(results[i], value.type) ||
-              is_written_in_place(node, value.type),
+          !is_view(node) || results[i].numel() == 0 ||
+              results[i].is_alias_of(operands.front()),
           where(),
-          ": %",
-          value.name,
-          " came out as ",
-          print(type_of(results[i])),
-          ", and the program says ",
-          print(value.type));
-      values_[index(node.results[i])] = results[i];
+          ": is not a view but a copy");
+      values_[index(node.results[i])] =
+          accept(node, block_.function[node.results[i]], results[i]);
     }
+  }
+
+  // As on a real rank: a view lies where its call puts it, and what a kernel
+  // lays out otherwise than the program says is copied to where it belongs.
+  at::Tensor accept(
+      const Node& node, const Value& value, const at::Tensor& made) const {
+    if (!made.defined() || lies_as(made, value.type)) {
+      return made;
+    }
+    WEFT_CHECK_USER(
+        !is_view(node) && made.sizes().vec() == value.type.sizes &&
+            made.scalar_type() == scalar_type_of(value.type.dtype),
+        where(),
+        ": %",
+        value.name,
+        " came out as ",
+        print(type_of(made)),
+        ", and the program says ",
+        print(value.type));
+    at::Tensor placed = at::empty_strided(
+        value.type.sizes, strides_of(value.type), made.scalar_type());
+    return placed.copy_(made);
   }
 
   std::vector<at::Tensor> call(
       const Node& node, const std::vector<at::Tensor>& operands) const {
-    if (node.op == "weft.guard") {
+    if (is_guard(node)) {
       check_guard(
           block_.function[node.results.front()].name, node, operands.front());
       return {operands.front()};

@@ -12,6 +12,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/sqrt.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <memory>
@@ -81,6 +82,23 @@ bool lies_alike(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
+// The parameter and the states come out again, the gradient does not.
+size_t operand_of(size_t result) { return result == 0 ? 0 : result + 1; }
+
+// Of a complex parameter torch.optim updates the real and the imaginary parts
+// as numbers of their own, but for SGD.
+bool has_parts(const OptimizerSettings& settings) {
+  return settings.kind != OptimizerKind::Sgd;
+}
+
+void take_parts(std::vector<at::Tensor>& tensors) {
+  for (at::Tensor& tensor : tensors) {
+    if (tensor.is_complex()) {
+      tensor = at::view_as_real(tensor);
+    }
+  }
+}
+
 class OptimizerKernel {
  public:
   explicit OptimizerKernel(KernelArguments arguments)
@@ -92,6 +110,10 @@ class OptimizerKernel {
         operands_.size() ==
             settings_.state_count + 3 + (settings_.has_skip ? 1 : 0) &&
         results_.size() == settings_.state_count + 1);
+    if (has_parts(settings_)) {
+      take_parts(operands_);
+      take_parts(results_);
+    }
     bind_tensors();
   }
 
@@ -133,7 +155,13 @@ class OptimizerKernel {
   // and the states: the tensors given, or ones of ours that lie like the
   // parameter.
   void bind_tensors() {
-    uses_loop_ = has_loop(settings_) && !settings_.fused;
+    is_written_over_ = written_over(0);
+    // A loop writes the parameter where it reads nothing any more, but a state
+    // before it has read all the others.
+    const std::vector<bool> by_states = written_over(1);
+    uses_loop_ =
+        has_loop(settings_) && !settings_.fused &&
+        std::find(by_states.begin(), by_states.end(), true) == by_states.end();
     for (size_t i = 0; i < tensor_states() + 2; ++i) {
       uses_loop_ = uses_loop_ && operands_[i].scalar_type() == at::kFloat;
     }
@@ -150,9 +178,8 @@ class OptimizerKernel {
       }
     }
     for (size_t i = 0; i < tensor_states() + 1; ++i) {
-      const size_t operand = i == 0 ? 0 : i + 1;
-      if (is_same(results_[i], operands_[operand])) {
-        out_.push_back(in_[operand]);
+      if (is_same(results_[i], operands_[operand_of(i)])) {
+        out_.push_back(in_[operand_of(i)]);
       } else {
         out_.push_back(aligned(results_[i], like, aligns));
       }
@@ -160,6 +187,34 @@ class OptimizerKernel {
         copies_out_.emplace_back(out_.back(), results_[i]);
       }
     }
+  }
+
+  // By operand: whether one of the results from number `first` on lies there
+  // that is not its own new value. (The parameter's does where the gradient
+  // was, when the old parameter is still needed.)
+  std::vector<bool> written_over(size_t first) const {
+    std::vector<bool> is_written(operands_.size(), false);
+    for (size_t i = first; i < results_.size(); ++i) {
+      for (size_t operand = 0; operand < operands_.size(); ++operand) {
+        if (operand != operand_of(i) &&
+            results_[i].const_data_ptr() ==
+                operands_[operand].const_data_ptr()) {
+          is_written[operand] = true;
+        }
+      }
+    }
+    return is_written;
+  }
+
+  // Tensors as the first operands are, with copies of those that a result of
+  // another is written over.
+  std::vector<at::Tensor> safe(std::vector<at::Tensor> tensors) const {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (is_written_over_[i]) {
+        tensors[i] = tensors[i].clone();
+      }
+    }
+    return tensors;
   }
 
   static at::Tensor aligned(
@@ -170,14 +225,7 @@ class OptimizerKernel {
     return at::empty_like(like, given.options());
   }
 
-  void keep() {
-    for (size_t i = 0; i < results_.size(); ++i) {
-      const at::Tensor& before = operands_[i == 0 ? 0 : i + 1];
-      if (!is_same(before, results_[i])) {
-        results_[i].copy_(before);
-      }
-    }
-  }
+  void keep() { copy_apart(safe(operands_), results_); }
 
   void run_loop(double lr, double step) {
     at::parallel_for(
@@ -200,18 +248,24 @@ class OptimizerKernel {
         });
   }
 
-  // What is at hand after a block was copied to the results, changed in place.
-  std::vector<at::Tensor> changed(
-      const std::vector<at::Tensor>& in,
-      const std::vector<at::Tensor>& out) const {
-    std::vector<at::Tensor> tensors = {out[0], in[1]};
-    tensors.insert(tensors.end(), out.begin() + 1, out.end());
+  static void copy_apart(
+      const std::vector<at::Tensor>& in, const std::vector<at::Tensor>& out) {
     for (size_t i = 0; i < out.size(); ++i) {
-      const at::Tensor& before = in[i == 0 ? 0 : i + 1];
+      const at::Tensor& before = in[operand_of(i)];
       if (!is_same(before, out[i])) {
         out[i].copy_(before);
       }
     }
+  }
+
+  // What is at hand after a block was copied to the results, changed in place.
+  std::vector<at::Tensor> changed(
+      const std::vector<at::Tensor>& in,
+      const std::vector<at::Tensor>& out) const {
+    const std::vector<at::Tensor> before = safe(in);
+    copy_apart(before, out);
+    std::vector<at::Tensor> tensors = {out[0], before[1]};
+    tensors.insert(tensors.end(), out.begin() + 1, out.end());
     return tensors;
   }
 
@@ -252,6 +306,8 @@ class OptimizerKernel {
   std::vector<at::Tensor> operands_;
   std::vector<at::Tensor> results_;
   const bool rounds_once_;
+  // By operand.
+  std::vector<bool> is_written_over_;
   bool uses_loop_ = false;
   bool is_blocked_ = false;
   std::vector<at::Tensor> in_;

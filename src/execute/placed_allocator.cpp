@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <tuple>
@@ -242,15 +243,24 @@ std::byte* CallMemory::find_place(const Request& request) const {
     }
   }
   join_touching(rooms);
+  // Of a convolution of many groups there are thousands, but few at once.
+  std::vector<Request> others;
+  std::copy_if(
+      requests_.begin(),
+      requests_.end(),
+      std::back_inserter(others),
+      [&](const Request& other) {
+        return &other != &request && other.memory != nullptr &&
+               other.begin < request.end && request.begin < other.end;
+      });
   const int64_t bytes = aligned(request.bytes);
   std::vector<std::byte*> starts;
   for (const Extent& room : rooms) {
     // At either end, or beside something that lies in it.
     starts.push_back(room.begin);
     starts.push_back(room.end - bytes);
-    for (const Request& other : requests_) {
-      if (other.memory != nullptr && other.memory >= room.begin &&
-          other.memory < room.end) {
+    for (const Request& other : others) {
+      if (other.memory >= room.begin && other.memory < room.end) {
         starts.push_back(other.memory + aligned(other.bytes));
         starts.push_back(other.memory - bytes);
       }
@@ -272,25 +282,20 @@ std::byte* CallMemory::find_place(const Request& request) const {
         std::any_of(rooms.begin(), rooms.end(), [&](const Extent& room) {
           return room.begin <= wanted.begin && wanted.end <= room.end;
         });
-    if (lies_in_one && is_free(wanted, request)) {
+    if (lies_in_one && is_free(wanted, request, others)) {
       return start;
     }
   }
   return nullptr;
 }
 
-bool CallMemory::is_free(const Extent& extent, const Request& request) const {
-  const auto clashes = [&](const std::byte* begin,
-                           const std::byte* end,
-                           int64_t from,
-                           int64_t to) {
-    return begin < extent.end && extent.begin < end && from < request.end &&
-           request.begin < to;
-  };
-  for (const Request& other : requests_) {
-    if (&other != &request && other.memory != nullptr &&
-        clashes(
-            other.memory, other.memory + other.bytes, other.begin, other.end)) {
+bool CallMemory::is_free(
+    const Extent& extent,
+    const Request& request,
+    const std::vector<Request>& others) const {
+  for (const Request& other : others) {
+    if (other.memory < extent.end &&
+        extent.begin < other.memory + other.bytes) {
       return false;
     }
   }

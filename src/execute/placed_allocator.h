@@ -79,7 +79,11 @@ class CallMemory {
   // Gives the temporaries their addresses.
   void pack();
   std::byte* find_place(const Request& request) const;
-  bool is_free(const Extent& extent, const Request& request) const;
+  // Beside `others`, which live at the same time as the request.
+  bool is_free(
+      const Extent& extent,
+      const Request& request,
+      const std::vector<Request>& others) const;
 
   MemoryMeter* meter_ = nullptr;
   std::vector<Extent> rooms_;

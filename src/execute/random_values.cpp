@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kGrainElements = 32768;
+constexpr int64_t kRandomGrain = 32768;
 
 // Calls `visit` for the runs of the whole piece, on several threads.
 void for_runs(
@@ -28,7 +28,7 @@ void for_runs(
   for (const Piece& dim : piece) {
     count *= dim.size;
   }
-  at::parallel_for(0, count, kGrainElements, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, count, kRandomGrain, [&](int64_t begin, int64_t end) {
     for_each_run(piece, begin, end, visit);
   });
 }

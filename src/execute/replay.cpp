@@ -5,8 +5,10 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "execute/allocation_watch.h"
+#include "execute/evaluate.h"
 #include "execute/guard.h"
 #include "execute/trunc_normal.h"
+#include "ops/call.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -81,6 +83,15 @@ std::optional<Node> filling_form(const Node& node) {
   return form;
 }
 
+std::vector<TensorType> types_of_results(
+    const Function& function, const Node& node) {
+  std::vector<TensorType> types;
+  for (const ValueId id : node.results) {
+    types.push_back(function[id].type);
+  }
+  return types;
+}
+
 std::vector<int32_t> last_uses(const Function& function) {
   std::vector<int32_t> last(function.values.size(), -1);
   for (size_t i = 0; i < function.nodes.size(); ++i) {
@@ -135,7 +146,7 @@ std::vector<at::Tensor> replay_around(
     std::vector<at::Tensor> arguments;
     for_each_operand(
         node, [&](ValueId id) { arguments.push_back(values[index(id)]); });
-    if (node.op == "weft.guard") {
+    if (is_guard(node)) {
       check_guard(function[node.results.front()].name, node, arguments.front());
       values[index(node.results.front())] = arguments.front();
       continue;
@@ -157,11 +168,13 @@ std::vector<at::Tensor> replay_around(
     if (filling) {
       arguments.front() = arguments.front().clone();
     }
+    place_operands(function, node, arguments);
     const AtenCall call(filling ? *filling : node);
     std::vector<at::Tensor> results;
     around(static_cast<NodeId>(i), [&] { results = call(arguments); });
     RandomStates::leave(before);
     WEFT_CHECK(results.size() == node.results.size(), node.op);
+    place_results(node, types_of_results(function, node), results);
     for (size_t r = 0; r < results.size(); ++r) {
       values[index(node.results[r])] = std::move(results[r]);
     }

@@ -37,7 +37,7 @@ constexpr size_t kSmallBytes = 32 * 1024;
 // A neighbour that runs on another core is often this close behind; more would
 // take the time of the computation that shares our core.
 constexpr int kSpins = 100;
-constexpr auto kLook = std::chrono::milliseconds(200);
+constexpr auto kPeerLook = std::chrono::milliseconds(200);
 
 void pause_core() {
 #if defined(__x86_64__)
@@ -96,7 +96,7 @@ void SharedGroup::meet() {
     if (is_abandoned_) {
       throw Abandoned("abandoned");
     }
-    if (Clock::now() - looked >= kLook) {
+    if (Clock::now() - looked >= kPeerLook) {
       looked = Clock::now();
       for (const int64_t rank : missing()) {
         // It may have come and left since.
@@ -105,7 +105,7 @@ void SharedGroup::meet() {
         }
       }
     }
-    mine.bell.sleep(rings, kLook);
+    mine.bell.sleep(rings, kPeerLook);
   }
 }
 

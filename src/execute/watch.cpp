@@ -19,7 +19,7 @@ constexpr auto kBeatEvery = 1s;
 constexpr auto kSilence = 3s;
 // How long a broken connection may be older than the news of who is gone.
 constexpr auto kNews = 6s;
-constexpr auto kLook = 200ms;
+constexpr auto kWatchLook = 200ms;
 // A look that took so long was no look: this process was stopped for a while.
 constexpr auto kStopped = 2s;
 constexpr const char* kVerdict = "verdict";
@@ -345,7 +345,7 @@ void Watch::wait(
   const auto stall = std::chrono::seconds(rendezvous_.stall_seconds);
   const auto timeout = std::chrono::seconds(rendezvous_.timeout_seconds);
   bool has_warned = false;
-  while (!done(kLook)) {
+  while (!done(kWatchLook)) {
     const auto look = Clock::now() - looked;
     looked = Clock::now();
     if (look > kStopped) {
@@ -398,7 +398,7 @@ void Watch::fail(const std::string& reason) {
       message = silent();
     }
     if (message.empty()) {
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kWatchLook);
     }
   }
   raise(message.empty() ? cat("the ranks lost each other: ", reason) : message);

@@ -60,7 +60,7 @@ class BucketBlock {
   }
 
   // Of a sum, the operand is all of its storage, and the storage is nobody
-  // else's.
+  // else's. One of no elements has no place that could lie beside another.
   bool can_join(size_t number) const {
     const Start& one = start(number);
     if (one.operands.size() != 1 || one.kind == TransferKind::AllToAll) {
@@ -75,8 +75,9 @@ class BucketBlock {
         block_.function.inputs.begin(),
         block_.function.inputs.end(),
         [root](const Input& input) { return input.value == root; });
-    return !is_input && dense_bytes(block_.function[operand].type) ==
-                            storage_bytes(block_, root);
+    const int64_t bytes = storage_bytes(block_, root);
+    return !is_input && bytes > 0 &&
+           dense_bytes(block_.function[operand].type) == bytes;
   }
 
   // Whether anything behind collective `number` - 1, up to `number` itself,

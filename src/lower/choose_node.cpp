@@ -204,9 +204,24 @@ class Choosing {
                });
   }
 
+  // A table that is looked up piece by piece is gone through with all indices
+  // for every piece: in time that is more work, and no less memory.
+  bool is_of_use(const std::string& axis, const Suggestion& one) const {
+    return one.by_operand || find_axis(time_, axis) < 0 ||
+           rule_.factors[static_cast<size_t>(one.factor)].kind !=
+               FactorKind::Lookup;
+  }
+
   std::vector<int> options(const std::string& axis) const {
     std::vector<int> out;
+    // An index looks up the parts of all points of time, and is not there
+    // before the last of them.
+    const bool is_time = find_axis(time_, axis) >= 0;
     const auto add_factor = [&](int factor) {
+      const FactorKind kind = rule_.factors[static_cast<size_t>(factor)].kind;
+      if (is_time && kind == FactorKind::Lookup) {
+        return;
+      }
       if (can_be_split(factor, {}) &&
           std::find(out.begin(), out.end(), factor) == out.end()) {
         out.push_back(factor);
@@ -219,12 +234,13 @@ class Choosing {
       out.push_back(kPassedRound);
     }
     for (const Suggestion& one : suggestions_) {
-      if (contains(axes_of(one.levels), axis)) {
+      if (contains(axes_of(one.levels), axis) && is_of_use(axis, one)) {
         add_factor(one.factor);
       }
     }
-    if (meets_whole(axis)) {
-      // Whatever else the node can split.
+    if (meets_whole(axis) && find_axis(time_, axis) < 0) {
+      // Whatever else the node can split. Parts in time are one rank's work,
+      // which another split makes no less: it is done once for all of them.
       for (size_t i = 0; i < rule_.factors.size(); ++i) {
         if (rule_.factors[i].size > 1) {
           add_factor(static_cast<int>(i));

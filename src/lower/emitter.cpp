@@ -162,4 +162,31 @@ ValueId Emitter::row_major(ValueId value, const std::string& base) {
   return copy;
 }
 
+ValueId Emitter::laid_out_as(
+    ValueId value, const TensorType& type, const std::string& base) {
+  if (block.function[value].type == type) {
+    return value;
+  }
+  if (is_row_major(type)) {
+    return row_major(value, base);
+  }
+  WEFT_CHECK_USER(
+      is_dense(type),
+      "%",
+      block.function[value].name,
+      ": is read by its places in memory (as_strided), where it lies with gaps "
+      "as ",
+      print(type),
+      ", and it has to be moved; copy it first (.contiguous()), or split "
+      "another dim");
+  const Layout layout = block.layouts[index(value)];
+  const ValueId empty = call(
+      "aten.new_empty_strided",
+      {{value}, to_arg(type.sizes), to_arg(strides_of(type))},
+      type,
+      layout,
+      base);
+  return call("aten.copy", {{empty}, {value}}, type, layout, base);
+}
+
 }  // namespace weft

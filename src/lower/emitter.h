@@ -52,6 +52,11 @@ struct Emitter {
   // The value itself, or a copy of it, without gaps and in the order of its
   // dims.
   ValueId row_major(ValueId value, const std::string& base);
+  // The value itself, or a copy of it, with the strides of `type`, which has
+  // its sizes. UserError for strides with gaps: what lay in them is not part of
+  // the value.
+  ValueId laid_out_as(
+      ValueId value, const TensorType& type, const std::string& base);
   // A name that is not used yet.
   std::string unique(const std::string& name);
 };

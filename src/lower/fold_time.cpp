@@ -13,6 +13,7 @@
 #include "lower/pass.h"
 #include "lower/time_layout.h"
 #include "ops/kernel.h"
+#include "ops/strided.h"
 #include "plan/plan.h"
 #include "plan/schedule.h"
 #include "program/piece.h"
@@ -70,9 +71,12 @@ class TimeFold {
       join_parts();
     }
     for (const Output& output : first.outputs) {
+      // What does not lie in parts is the same at every point, though each may
+      // have made its own of what it has (a count of steps beside a piece).
+      const Layout& layout = parts_.front().block->layouts[index(output.value)];
       const ValueId value = parts_.front().now[index(output.value)];
       WEFT_CHECK(
-          folded_.axes[index(value)] == 0,
+          folded_.bits(axes_of(layout)) == 0,
           "%",
           block_.function[value].name,
           " is returned in parts");
@@ -358,7 +362,15 @@ class TimeFold {
     }
     if (const auto* call = std::get_if<Call>(&instruction)) {
       Node node = part.block->function.nodes[index(call->node)];
+      const std::vector<ValueId> read = operands(node);
       replace_operands(node, part.now);
+      if (reads_memory(node)) {
+        folded_.emitter.phase = node.phase;
+        std::vector<ValueId> mine = operands(node);
+        mine.front() = laid_out_as(
+            mine.front(), part.block->function[read.front()].type, t, axes);
+        set_operands(node, mine);
+      }
       node.results = made;
       block_.instructions.emplace_back(
           Call{static_cast<NodeId>(block_.function.nodes.size())});
@@ -390,6 +402,17 @@ class TimeFold {
     folded_.mark(folded_.origin_of((*part.origins)[part.at].node, t, axes));
     done.push_back(std::move(made));
     return true;
+  }
+
+  ValueId laid_out_as(
+      ValueId value, const TensorType& type, size_t t, TimeAxes axes) {
+    const size_t before = block_.function.values.size();
+    const ValueId out =
+        folded_.emitter.laid_out_as(value, type, block_.function[value].name);
+    for (size_t i = before; i < block_.function.values.size(); ++i) {
+      folded_.made(static_cast<ValueId>(i), t, axes);
+    }
+    return out;
   }
 
   // --- What happens between points.

@@ -85,10 +85,13 @@ bool Reuse::overwrite(ValueId result, ValueId operand) {
   const ValueId below = storage(operand);
   const TensorType& type = function[result].type;
   bool reads_it = false;
-  for (const ValueId read : read_by_it) {
-    if (storage(read) == below) {
-      // Another view of the same memory would be read after it was written.
-      if (function[read].type != type) {
+  for (size_t i = 0; i < read_by_it.size(); ++i) {
+    if (storage(read_by_it[i]) == below) {
+      // Another view of the same memory would be read after it was written, and
+      // so would an operand that must not be written over, were it the same.
+      if (function[read_by_it[i]].type != type ||
+          (def->overwritten_operand >= 0 &&
+           i != static_cast<size_t>(def->overwritten_operand))) {
         return false;
       }
       reads_it = true;

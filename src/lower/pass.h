@@ -102,6 +102,9 @@ void run_passes(
     Lowering& lowering,
     const LowerOptions& options);
 
+// Rows that are sorted by expert are grouped by sample and by the experts of
+// each rank (group_rows.cpp).
+void group_rows(Lowering& lowering);
 // Mean losses over weighted elements become a sum and a count, so that each
 // can be reduced by itself (split_means.cpp).
 void split_means(Lowering& lowering);

@@ -67,6 +67,7 @@ Program lower(
       device_count(cluster),
       " device(s); take a smaller mesh, or more machines");
   const std::vector<Pass> passes = {
+      {"group_rows", group_rows},
       {"split_means", split_means},
       {"split_batch_norms", split_batch_norms},
       {"recompute", recompute},
@@ -120,7 +121,8 @@ Program lower_first_rank(
   const Cluster cluster = any_machines(plan);
   Lowering lowering = begin(graph, plan, cluster, memo);
   for (void (*const pass)(Lowering&) :
-       {split_means,
+       {group_rows,
+        split_means,
         split_batch_norms,
         recompute,
         lay_out,
@@ -151,6 +153,7 @@ std::set<std::string> kept_from_transfers(
   const Cluster cluster = any_machines(plan);
   Lowering lowering =
       begin(graph, plan, cluster, std::make_shared<LoweringMemo>());
+  group_rows(lowering);
   split_means(lowering);
   split_batch_norms(lowering);
   return exchanged_values(lowering);
@@ -164,7 +167,7 @@ LaidOutStep lay_out(const Graph& graph, const Plan& plan) {
   Lowering lowering =
       begin(graph, plan, cluster, std::make_shared<LoweringMemo>());
   for (void (*const pass)(Lowering&) :
-       {split_means, split_batch_norms, propagate_layouts}) {
+       {group_rows, split_means, split_batch_norms, propagate_layouts}) {
     pass(lowering);
   }
   return taken_from(std::move(lowering));

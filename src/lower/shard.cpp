@@ -21,6 +21,7 @@
 #include "ops/node_builder.h"
 #include "ops/op_def.h"
 #include "ops/split.h"
+#include "ops/strided.h"
 #include "program/piece.h"
 
 #include <algorithm>
@@ -168,7 +169,13 @@ class RankStep {
       return;
     }
     const OpDef* def = find_op(whole.op);
-    if (!is_as_recorded && is_view(whole) && def->sizes_arg >= 0) {
+    if (reads_memory(whole)) {
+      mine.front() = emitter_.laid_out_as(
+          mine.front(),
+          local(read.front(), sharded_.operand(number, 0)),
+          step_[read.front()].name);
+      is_as_recorded = true;
+    } else if (!is_as_recorded && is_view(whole) && def->sizes_arg >= 0) {
       // Every view of other sizes can be had of that.
       mine.front() =
           emitter_.row_major(mine.front(), block_.function[mine.front()].name);
@@ -186,7 +193,9 @@ class RankStep {
       replace_operands(node, now);
     }
     std::vector<TensorType> types;
-    if (!is_as_recorded) {
+    // The strides of a view with gaps are no arithmetic of those of the whole.
+    if (!is_as_recorded ||
+        (is_view(whole) && !is_dense(step_[whole.results.front()].type))) {
       types = types_of(block_.function, node);
     }
     std::vector<Layout> made;
@@ -351,7 +360,10 @@ class RankStep {
       const Rule& rule = sharded_.rule(index(made));
       const std::optional<Assignment> assignment =
           assignment_from(emitter_.mesh, step_, whole, rule, base.layout);
-      if (!assignment ||
+      const bool lies_otherwise =
+          reads_memory(whole) &&
+          block_.function[base.value].type != local(read.front(), base.layout);
+      if (!assignment || lies_otherwise ||
           result_layout(
               emitter_.mesh, rule, *assignment, 0, step_[value].type) !=
               layout) {

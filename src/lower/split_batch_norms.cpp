@@ -34,7 +34,7 @@ class Splitting {
   void run() {
     for (Node& node : step_.nodes) {
       const OpDef* def = find_op(node.op);
-      if (def == nullptr || !def->batch_norm ||
+      if (def == nullptr || !def->batch_norm || has_one_sample(node, *def) ||
           !bool_arg(
               node,
               static_cast<size_t>(def->batch_norm->training_arg),
@@ -53,6 +53,13 @@ class Splitting {
   }
 
  private:
+  // Instance norm is a batch norm of one sample that has every sample's
+  // channels: they are split, and each rank has all of its own.
+  bool has_one_sample(const Node& node, const OpDef& def) const {
+    const size_t input = def.batch_norm->is_backward ? 1 : 0;
+    return step_[value_arg(node, input)].type.sizes.at(0) == 1;
+  }
+
   // Of each channel, in the whole batch.
   static int64_t count_of(const TensorType& input) {
     return element_count(input) / input.sizes.at(1);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -21,11 +23,6 @@ struct Rectangle {
   int begin = 0;
   int end = 0;
 };
-
-bool clash(const Rectangle& a, const Rectangle& b) {
-  return a.offset >= 0 && b.offset >= 0 && a.begin < b.end && b.begin < a.end &&
-         a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
 
 class Packing {
  public:
@@ -96,27 +93,29 @@ class Packing {
   }
 
  private:
+  // At the lowest place beside what lives at the same time. Of a convolution of
+  // many groups there are thousands, but few at once.
   bool place(Rectangle& piece, int64_t limit) const {
-    std::vector<int64_t> starts = {0};
-    for (const Rectangle& each : pieces_) {
-      if (each.offset >= 0) {
-        starts.push_back(each.offset + each.bytes);
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (const Rectangle& other : pieces_) {
+      if (&other != &piece && other.offset >= 0 && other.begin < piece.end &&
+          piece.begin < other.end) {
+        taken.emplace_back(other.offset, other.offset + other.bytes);
       }
     }
-    std::sort(starts.begin(), starts.end());
-    for (const int64_t start : starts) {
-      Rectangle there = piece;
-      there.offset = start;
-      const bool is_free =
-          std::none_of(pieces_.begin(), pieces_.end(), [&](const auto& other) {
-            return &other != &piece && clash(there, other);
-          });
-      if (is_free && start + piece.bytes <= limit) {
-        piece = there;
-        return true;
+    std::sort(taken.begin(), taken.end());
+    int64_t start = 0;
+    for (const auto& [from, to] : taken) {
+      if (start + piece.bytes <= from) {
+        break;
       }
+      start = std::max(start, to);
     }
-    return false;
+    if (start + piece.bytes > limit) {
+      return false;
+    }
+    piece.offset = start;
+    return true;
   }
 
   const int64_t next_bytes_;

@@ -41,5 +41,17 @@ TEST(RoomBytes, EndsWithTheLastByteWhereNothingLiesBehind) {
   EXPECT_EQ(room_bytes(memory, 0, 64), 128);
 }
 
+TEST(RoomBytes, TakesNoTimeForThousandsOneAfterTheOther) {
+  // As a convolution of many groups does; all of them lie in one place.
+  KernelRun run(1);
+  for (int group = 0; group < 4000; ++group) {
+    const auto operand = run.take(256);
+    const auto product = run.take(128);
+    run.give_back({operand, product});
+  }
+  run.make(0);
+  EXPECT_EQ(room_bytes(run.finish(), 0, 0), 256 + 128);
+}
+
 }  // namespace
 }  // namespace weft

@@ -50,6 +50,7 @@ class Expansion {
   Plan run() {
     plan_.graph = graph_.name;
     plan_.recompute_cheap = true;
+    plan_.seats = parallel_.seats;
     if (rank_count(parallel_) > 1 || parallel_.micro_batches > 1 ||
         has_slices(parallel_)) {
       make_mesh();

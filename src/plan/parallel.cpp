@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kWords =
     "data=N, tensor=N (or 2x2, 2x2x2), sequence, vocabulary=off, context=N, "
-    "ulysses=N, expert=N, spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, "
+    "ulysses=N, expert=N, seats=N, spatial=2x2, zero=1, 2 or 3, shard=N, "
+    "pipeline=N, "
     "stages=N, schedule=NAME (or FILE), micro-batches=N, "
     "slices=N (or 3:2:1, auto)";
 
@@ -81,6 +82,8 @@ class WordReader {
       out.ulysses = number(word);
     } else if (word.key == "expert") {
       out.expert = number(word);
+    } else if (word.key == "seats") {
+      out.seats = number(word);
     } else if (word.key == "spatial") {
       out.spatial = numbers(word);
     } else if (word.key == "zero") {
@@ -252,6 +255,9 @@ std::string print(const Parallel& parallel) {
   add_size("context", parallel.context);
   add_size("ulysses", parallel.ulysses);
   add_size("expert", parallel.expert);
+  if (parallel.seats > 0) {
+    words.push_back(cat("seats=", parallel.seats));
+  }
   if (!parallel.spatial.empty()) {
     words.push_back(cat("spatial=", joined(parallel.spatial)));
   }
@@ -316,6 +322,11 @@ void verify(const Parallel& parallel) {
       " goes with data, zero and shard; beside other words give one number, "
       "tensor=",
       product(parallel.tensor));
+  WEFT_CHECK_USER(
+      parallel.seats == 0 || parallel.expert > 1,
+      "seats=",
+      parallel.seats,
+      " says how much room the experts of a rank have: give expert=N");
   WEFT_CHECK_USER(
       parallel.context == 1 || parallel.ulysses == 1,
       "context and ulysses both split the sequence: give one of them");

@@ -37,6 +37,9 @@ struct Parallel {
   // `expert=N`: parameters that are one matrix an expert are split by experts;
   // all else takes the axis for one more part of the batch.
   int64_t expert = 1;
+  // `seats=N`: the experts of a rank have room for N times their even share of
+  // each sample's choices, where rows are sorted by expert; 0: for all.
+  int64_t seats = 0;
   // `spatial=2x2`: dims of signals, images or volumes after the channels.
   std::vector<int64_t> spatial = {};
   // `zero=1`: optimizer states are split over `data`; 2: gradients too, as soon

@@ -177,6 +177,8 @@ TEST(Parallel, PrintsWhatItParsed) {
   }
   EXPECT_EQ(print(parse(" tensor=2 , data=2,vocabulary")), "data=2,tensor=2");
   EXPECT_EQ(rank_count(parse("data=2,tensor=2x3,zero=1")), 12);
+  EXPECT_EQ(print(parse("seats=2,expert=4")), "expert=4,seats=2");
+  EXPECT_EQ(rank_count(parse("expert=4,seats=2")), 4);
 }
 
 TEST(Parallel, OneMessageForEachMistake) {
@@ -184,10 +186,14 @@ TEST(Parallel, OneMessageForEachMistake) {
       message_of("dta=2"),
       "p: no word is called \"dta\"; there are data=N, tensor=N (or 2x2, "
       "2x2x2), sequence, vocabulary=off, context=N, ulysses=N, expert=N, "
-      "spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, stages=N, "
+      "seats=N, spatial=2x2, zero=1, 2 or 3, shard=N, pipeline=N, stages=N, "
       "schedule=NAME (or FILE), micro-batches=N, slices=N (or 3:2:1, auto), "
       "with commas between");
   EXPECT_EQ(message_of("data=2,data=2"), "p: the word data stands twice");
+  EXPECT_EQ(
+      message_of("data=2,seats=2"),
+      "p: seats=2 says how much room the experts of a rank have: give "
+      "expert=N");
   EXPECT_EQ(
       message_of("data=two"),
       "p: data takes a number, as in data=2; found \"two\"");

@@ -178,6 +178,9 @@ std::string print(const Plan& plan) {
   if (plan.local_batch_norm) {
     out += "  local batch_norm\n";
   }
+  if (plan.seats > 0) {
+    out += cat("  seats ", plan.seats, "\n");
+  }
   if (plan.own_schedule) {
     out += indented(print(*plan.own_schedule));
   } else if (plan.schedule != Plan().schedule) {

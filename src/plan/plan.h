@@ -122,6 +122,10 @@ struct Plan {
   // rank's own part of the batch, as DistributedDataParallel does. This changes
   // the mathematics.
   bool local_batch_norm = false;
+  // `seats 2`: where experts are on different ranks, those of a rank have room
+  // for twice as many choices of a sample as an even share; a step in which
+  // more fall to them stops. 0: for all of them.
+  int64_t seats = 0;
   // `schedule NAME`: in which order stages work on the parts (schedule.h).
   std::string schedule = "1f1b";
   // `schedule @name { ... }`: that order itself, in place of a name.
@@ -144,10 +148,10 @@ struct Plan {
 
   bool operator==(const Plan& other) const {
     return graph == other.graph && mesh == other.mesh &&
-           local_batch_norm == other.local_batch_norm && time == other.time &&
-           schedule == other.schedule && own_schedule == other.own_schedule &&
-           stages == other.stages && keeps == other.keeps &&
-           recompute_cheap == other.recompute_cheap &&
+           local_batch_norm == other.local_batch_norm && seats == other.seats &&
+           time == other.time && schedule == other.schedule &&
+           own_schedule == other.own_schedule && stages == other.stages &&
+           keeps == other.keeps && recompute_cheap == other.recompute_cheap &&
            recompute == other.recompute &&
            recompute_collectives == other.recompute_collectives &&
            decisions == other.decisions;

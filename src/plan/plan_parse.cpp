@@ -51,6 +51,15 @@ class PlanParser {
       plan_.local_batch_norm = true;
       return true;
     }
+    if (scanner_.take("seats")) {
+      const size_t mark = scanner_.mark();
+      plan_.seats = scanner_.expect_int();
+      if (plan_.seats < 1) {
+        scanner_.fail_at(
+            mark, "seats is how many times an even share has room, 1 or more");
+      }
+      return true;
+    }
     if (scanner_.take("schedule")) {
       take_schedule();
       return true;
@@ -109,7 +118,8 @@ class PlanParser {
     if (!scanner_.looking_at("%")) {
       scanner_.fail_expected(
           plan_.decisions.empty()
-              ? "'local batch_norm', 'schedule NAME', 'stage %pattern', "
+              ? "'local batch_norm', 'seats N', 'schedule NAME', "
+                "'stage %pattern', "
                 "'keep N %pattern', 'recompute cheap', 'recompute %pattern', "
                 "or '%' and a decision"
               : "'%' and a decision (settings stand before the first one), or "

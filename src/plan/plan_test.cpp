@@ -65,6 +65,7 @@ TEST(Plan, SettingsStandBeforeDecisions) {
   const std::string text =
       "plan @mlp on <pipeline=2, data=2> in <micro=4> {\n"
       "  local batch_norm\n"
+      "  seats 2\n"
       "  schedule zb-h1\n"
       "  stage %fc/relu\n"
       "  recompute cheap\n"
@@ -81,7 +82,7 @@ TEST(Plan, SettingsStandBeforeDecisions) {
   EXPECT_TRUE(PatternIndex(plan.recompute).has_match("fc/mm"));
   EXPECT_FALSE(PatternIndex(plan.recompute).has_match("fc.weight"));
   EXPECT_EQ(print(compute_layout(plan.decisions.at(0))), "[-, -]");
-  EXPECT_EQ(plan.decisions.at(0).where, "p:8");
+  EXPECT_EQ(plan.decisions.at(0).where, "p:9");
   EXPECT_TRUE(plan.recompute_collectives);
   // What is meant without the line is not written.
   EXPECT_EQ(

@@ -2,9 +2,13 @@
 #include "plan/tensor_split.h"
 
 #include "base/error.h"
+#include "ops/op_def.h"
+#include "ops/rule_memo.h"
+#include "ops/sorted_rows.h"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace weft {
@@ -325,30 +329,125 @@ TensorSplit tensor_split(
   return TensorSplitter(rules, ways, vocabulary).run();
 }
 
-Spots expert_split(const StepRules& rules, int64_t ways) {
-  const Function& step = rules.step();
-  Spots parameters(step.values.size());
-  for (size_t i = 0; i < step.nodes.size(); ++i) {
-    const auto product = step.nodes[i].phase == Phase::Forward
-                             ? product_of(rules, i)
-                             : std::nullopt;
-    if (!product || product->shared.empty()) {
-      continue;
+namespace {
+
+class ExpertSplitter {
+ public:
+  ExpertSplitter(const StepRules& rules, int64_t ways)
+      : rules_(rules),
+        step_(rules.step()),
+        ways_(ways),
+        parameters_(step_.values.size()) {}
+
+  Spots run() {
+    for (size_t i = 0; i < step_.nodes.size(); ++i) {
+      if (step_.nodes[i].phase != Phase::Forward) {
+        continue;
+      }
+      if (const auto product = product_of(rules_, i)) {
+        if (!product->shared.empty()) {
+          split(i, product->weight, product->shared.front());
+        }
+      } else {
+        split_lookup(i);
+      }
     }
-    const int factor = product->shared.front();
-    const int64_t size =
-        rules.rule(i).factors[static_cast<size_t>(factor)].size;
-    const ValueId weight =
-        operands(step.nodes[i])[static_cast<size_t>(product->weight)];
-    const auto here =
-        spot_at(rules.rule(i), {false, product->weight}, {factor, 1, size});
-    const auto spot = here ? rules.in_parameter(weight, *here) : std::nullopt;
-    const ValueId parameter = rules.parameter(weight);
-    if (spot && is_alone(*spot, step[parameter].type) && size % ways == 0) {
-      parameters[index(parameter)] = spot;
+    split_sorted();
+    return std::move(parameters_);
+  }
+
+ private:
+  // The parameter of which the operand is a view, along the factor.
+  void split(size_t node, int position, int factor) {
+    const Rule& rule = rules_.rule(node);
+    const int64_t size = rule.factors[static_cast<size_t>(factor)].size;
+    const ValueId value =
+        operands(step_.nodes[node])[static_cast<size_t>(position)];
+    if (const auto here = spot_at(rule, {false, position}, {factor, 1, size})) {
+      split(value, *here);
     }
   }
-  return parameters;
+
+  void split(ValueId value, const Spot& here) {
+    const ValueId parameter = rules_.parameter(value);
+    const auto spot = rules_.in_parameter(value, here);
+    if (parameter != ValueId::None && spot &&
+        is_alone(*spot, step_[parameter].type) && spot->size % ways_ == 0) {
+      parameters_[index(parameter)] = spot;
+    }
+  }
+
+  // Matrices that tokens look up, each by its expert, and multiply with.
+  void split_lookup(size_t node) {
+    const Rule& rule = rules_.rule(node);
+    const std::vector<ValueId> read = operands(step_.nodes[node]);
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      if (rule.factors[f].kind == FactorKind::Lookup && read.size() == 2 &&
+          step_[read[0]].type.sizes.size() == 3 &&
+          rules_.is_from_batch(read[1]) &&
+          is_multiplied(step_.nodes[node].results.front())) {
+        split(node, 0, static_cast<int>(f));
+      }
+    }
+  }
+
+  // Whether some node sums over what it reads of it and of something else.
+  bool is_multiplied(ValueId value) const {
+    const std::vector<NodeId>& users = rules_.users(value);
+    return std::any_of(users.begin(), users.end(), [&](NodeId user) {
+      const Node& node = step_.nodes[index(user)];
+      if (is_view(node)) {
+        return is_multiplied(node.results.front());
+      }
+      const Rule& rule = rules_.rule(index(user));
+      for (size_t f = 0; f < rule.factors.size(); ++f) {
+        const auto factor = static_cast<int>(f);
+        if (operands(node).size() == 2 && is_summed(rule, factor, 0) &&
+            has_factor(rule, {false, 0}, factor) &&
+            has_factor(rule, {false, 1}, factor)) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+
+  // Matrices and tables of experts by which rows are sorted.
+  void split_sorted() {
+    RuleMemo memo;
+    for (const SortedRows& sorted : sorted_rows(step_, memo)) {
+      for (const RowNode& row : sorted.nodes) {
+        const bool is_product = row.use == RowUse::Product;
+        if (!is_product && row.use != RowUse::TakeGroup) {
+          continue;
+        }
+        const ValueId value =
+            is_product ? operands(step_.nodes[row.node])[1] : row.from;
+        if (!sorted.rows.contains(value)) {
+          split(value, whole_dim(step_[value].type, 0));
+        }
+      }
+    }
+  }
+
+  const StepRules& rules_;
+  const Function& step_;
+  const int64_t ways_;
+  Spots parameters_;
+};
+
+}  // namespace
+
+Spots expert_split(const StepRules& rules, int64_t ways) {
+  return ExpertSplitter(rules, ways).run();
+}
+
+int64_t expert_count(const StepRules& rules) {
+  int64_t count = 0;
+  for (const auto& spot : expert_split(rules, 1)) {
+    count = spot ? std::gcd(count, spot->size) : count;
+  }
+  return std::max<int64_t>(count, 1);
 }
 
 }  // namespace weft

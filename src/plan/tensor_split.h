@@ -31,7 +31,12 @@ constexpr int64_t kLeastRows = 16;
 TensorSplit tensor_split(const StepRules& rules, int64_t ways, bool vocabulary);
 
 // Parameters that hold one matrix an expert, split by experts: those with a dim
-// of its own that both factors of a product and its result share.
+// of its own that both factors of a product and its result share; those that
+// rows sorted by expert meet (ops/sorted_rows.h), with their tables of one row
+// an expert; and those of which tokens look up a matrix each.
 Spots expert_split(const StepRules& rules, int64_t ways);
+// How many experts the step has: as many ways as all of them can be split; 1
+// where it has none.
+int64_t expert_count(const StepRules& rules);
 
 }  // namespace weft

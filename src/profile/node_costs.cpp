@@ -126,7 +126,12 @@ void add_work(
     costs.work = is_backward ? Work::ConvolutionBackward : Work::Convolution;
   } else {
     costs.work = Work::Product;
-    costs.product = product_of(rule, costs.flops);
+    if (op->products != nullptr) {
+      const Products all = op->products(function, node);
+      costs.product = {all.count, all.rows, all.columns, all.depth};
+    } else {
+      costs.product = product_of(rule, costs.flops);
+    }
     costs.parts = costs.product.count;
   }
 }

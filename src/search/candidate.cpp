@@ -25,6 +25,7 @@ SampleKey key_of(const Candidate& candidate, RecomputePolicy recompute) {
       .sequence = words.sequence,
       .context = words.context,
       .expert = words.expert,
+      .seats = words.seats,
       .has_searched_layouts = candidate.has_searched_layouts,
       .recompute = recompute};
 }

@@ -7,6 +7,7 @@
 #include "ops/kernel_memory.h"
 #include "search/compose.h"
 #include "search/layout_plan.h"
+#include "search/refusal.h"
 #include "search/stage.h"
 
 #include <algorithm>
@@ -94,12 +95,10 @@ const UnitTable& Estimator::table(const SampleKey& key) {
   const CountedKernels rough;
   const auto begin = std::chrono::steady_clock::now();
   std::vector<UnitCost> costs;
-  try {
+  out.reason = refusal_of([&] {
     costs =
         key.has_searched_layouts ? searched_costs(key) : samples_.costs(key);
-  } catch (const UserError& error) {
-    out.reason = error.what();
-  }
+  });
   sample_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();

@@ -30,6 +30,8 @@ class Estimator {
   Estimator& operator=(const Estimator&) = delete;
 
   const StepUnits& units() const { return units_; }
+  // The step with fewer copies of its layers.
+  const Graph& shrunk() const { return shrunk_.graph; }
   // How many ways to compute a micro-batch were looked at so far, for how many
   // of them a program was lowered, and what that took.
   int64_t samples() const { return static_cast<int64_t>(tables_.size()); }

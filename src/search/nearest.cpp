@@ -6,6 +6,7 @@
 #include "profile/text_table.h"
 
 #include <algorithm>
+#include <iostream>
 #include <optional>
 #include <set>
 
@@ -182,6 +183,9 @@ std::string nearest(
 SearchResult find_plan(
     const Graph& graph, const Cluster& cluster, const SearchOptions& options) {
   SearchResult result = search(graph, cluster, options);
+  for (const std::string& fault : result.faults) {
+    std::cerr << cat("weft: warning: ", fault, "\n") << std::flush;
+  }
   if (!result.plan) {
     if (options.progress) {
       options.progress("nothing fits; looking for what would");

@@ -478,6 +478,7 @@ Parallel words_of(const SampleKey& key) {
   words.sequence = key.sequence;
   words.context = key.context;
   words.expert = key.expert;
+  words.seats = key.seats;
   return words;
 }
 

@@ -23,6 +23,7 @@ struct SampleKey {
   bool sequence = false;
   int64_t context = 1;
   int64_t expert = 1;
+  int64_t seats = 0;
   // With layouts along `tensor` that were searched (layout_plan.h), in place of
   // those that the word stands for.
   bool has_searched_layouts = false;

@@ -5,6 +5,7 @@
 #include "lower/lower.h"
 #include "ops/kernel_memory.h"
 #include "plan/plan.h"
+#include "search/refusal.h"
 #include "search/space.h"
 
 #include <algorithm>
@@ -90,7 +91,7 @@ Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
   const CountedKernels rough;
   Lowered out;
   out.sized.rows = rows_ / key.batch_parts;
-  try {
+  out.reason = refusal_of([&] {
     std::call_once(words.is_expanded, [&] {
       words.plan = expand(weft::words_of(key), graph_, cluster_.device);
     });
@@ -100,9 +101,7 @@ Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
     plan.recompute_cheap = again.recompute_cheap;
     out.sized.program = lower_first_rank(graph_, plan, memo_);
     out.shape = sample_shape(out.sized.program, units_);
-  } catch (const UserError& error) {
-    out.reason = error.what();
-  }
+  });
   return out;
 }
 

@@ -6,9 +6,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/kernel_memory.h"
+#include "plan/tensor_split.h"
 #include "profile/node_costs.h"
 #include "profile/signatures.h"
 #include "search/estimate.h"
+#include "search/nearest.h"
+#include "search/refusal.h"
 #include "search/search_clock.h"
 #include "search/selection.h"
 #include "search/survey.h"
@@ -17,6 +20,8 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <set>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -54,12 +59,7 @@ class Search {
             std::launch::async,
             [&] { return seconds_at_peak(step_of(graph), cluster.device); })),
         estimator_(graph, cluster),
-        trials_(
-            graph,
-            cluster,
-            options.max_bytes.value_or(cluster.device.memory_bytes),
-            options.decisions,
-            estimator_),
+        trials_(graph, cluster, options, estimator_),
         survey_(
             estimator_,
             step_of(graph),
@@ -115,8 +115,12 @@ class Search {
   void estimate_all() {
     const int64_t node =
         cluster_.groups.empty() ? 1 : cluster_.groups.front().count;
-    const std::vector<Candidate> all =
-        candidates(result_.ranks, node, result_.rows, options_.limits);
+    const std::vector<Candidate> all = candidates(
+        result_.ranks,
+        node,
+        result_.rows,
+        options_.limits,
+        expert_count(StepRules(estimator_.shrunk())));
     WEFT_CHECK_USER(
         !all.empty(),
         why_no_mesh(result_.ranks, node, result_.rows, options_.limits));
@@ -200,9 +204,30 @@ class Search {
     result_.simulated = selection_.simulated();
     result_.samples = estimator_.samples();
     result_.lowered_samples = estimator_.lowered();
-    if (!result_.tried.empty() && result_.tried.front().reason.empty()) {
-      result_.plan = trials_.plan_for(result_.tried.front());
-      verify(*result_.plan, graph_);
+    while (!result_.plan && !result_.tried.empty() &&
+           result_.tried.front().reason.empty()) {
+      Tried& best = result_.tried.front();
+      Plan plan;
+      best.reason = refusal_of([&] {
+        plan = trials_.plan_for(best);
+        verify(plan, graph_);
+      });
+      if (best.reason.empty()) {
+        result_.plan = std::move(plan);
+      } else {
+        selection_.sort();
+      }
+    }
+    note_faults();
+  }
+
+  void note_faults() {
+    std::set<std::string> seen;
+    for (const Tried& tried : result_.tried) {
+      if (is_fault(tried.reason) && seen.insert(tried.reason).second) {
+        result_.faults.push_back(
+            cat(print(tried.candidate), ": ", tried.reason));
+      }
     }
   }
 

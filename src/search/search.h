@@ -34,6 +34,9 @@ struct SearchOptions {
   std::vector<Decision> decisions;
   // Called now and then with what is going on, for people.
   std::function<void(const std::string&)> progress;
+  // Called before a candidate is lowered; what it throws is that candidate's
+  // reason. For tests.
+  std::function<void(const Candidate&)> before_lowering;
 };
 
 // A candidate that was looked at.
@@ -45,7 +48,8 @@ struct Tried {
   std::optional<int64_t> simulated_bytes = std::nullopt;
   // By lowering it; empty: it was not.
   std::vector<RankMemory> memories = {};
-  // Why it cannot be; empty: it can.
+  // Why it cannot be; empty: it can. A mistake of ours is a reason, too
+  // (refusal.h).
   std::string reason = "";
   // It needs little more than there is by the estimate, which only lowering can
   // settle.
@@ -84,6 +88,9 @@ struct SearchResult {
   std::optional<Plan> plan;
   // All of them: first those that can be, the fastest first; then the others.
   std::vector<Tried> tried;
+  // Mistakes of ours that were met, each once, with the first candidate that
+  // met it.
+  std::vector<std::string> faults;
   int64_t budget_bytes = 0;
   int64_t ranks = 0;
   int64_t rows = 0;

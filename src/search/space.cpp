@@ -19,6 +19,7 @@ constexpr std::string_view kWords[] = {
     "sequence",
     "context",
     "expert",
+    "seats",
     "zero",
     "pipeline",
     "schedule",
@@ -65,39 +66,68 @@ class Enumeration {
       int64_t ranks,
       int64_t ranks_a_node,
       int64_t rows,
-      const SearchLimits& limits)
-      : ranks_(ranks), node_(ranks_a_node), rows_(rows), limits_(limits) {}
+      const SearchLimits& limits,
+      int64_t experts)
+      : ranks_(ranks),
+        node_(ranks_a_node),
+        rows_(rows),
+        limits_(limits),
+        experts_(experts) {}
 
   std::vector<Candidate> run() {
-    const int64_t context = fixed_number("context", 1);
-    const int64_t expert = fixed_number("expert", 1);
     for (const int64_t pipeline : divisors(ranks_)) {
       for (const int64_t tensor : divisors(ranks_ / pipeline)) {
-        const int64_t rest = ranks_ / pipeline / tensor;
-        if (rest % (context * expert) != 0) {
-          continue;
-        }
-        const int64_t data = rest / context / expert;
         const bool is_far = tensor > node_ && !limits_.fixed.contains("tensor");
-        if (is_far || !allows("pipeline", pipeline) ||
-            !allows("tensor", tensor) || !allows("data", data)) {
-          continue;
+        if (!is_far && allows("pipeline", pipeline) &&
+            allows("tensor", tensor)) {
+          add_meshes(pipeline, tensor);
         }
-        now_ = {};
-        now_.words.pipeline = pipeline;
-        now_.words.data = data;
-        now_.words.context = context;
-        now_.words.expert = expert;
-        if (tensor > 1) {
-          now_.words.tensor = {tensor};
-        }
-        add_sequences();
       }
     }
     return std::move(out_);
   }
 
  private:
+  // Experts are shared within a node, beside what `tensor` takes of it: what
+  // they exchange is as much as that is.
+  std::vector<int64_t> expert_counts(int64_t tensor) const {
+    if (limits_.fixed.contains("expert")) {
+      return {fixed_number("expert", 1)};
+    }
+    std::vector<int64_t> out;
+    for (const int64_t count : divisors(experts_)) {
+      if (count == 1 ||
+          (count * tensor <= node_ && !limits_.forbidden.contains("expert"))) {
+        out.push_back(count);
+      }
+    }
+    return out;
+  }
+
+  void add_meshes(int64_t pipeline, int64_t tensor) {
+    const int64_t context = fixed_number("context", 1);
+    const int64_t rest = ranks_ / pipeline / tensor;
+    for (const int64_t expert : expert_counts(tensor)) {
+      if (rest % (context * expert) != 0) {
+        continue;
+      }
+      const int64_t data = rest / context / expert;
+      if (!allows("data", data)) {
+        continue;
+      }
+      now_ = {};
+      now_.words.pipeline = pipeline;
+      now_.words.data = data;
+      now_.words.context = context;
+      now_.words.expert = expert;
+      now_.words.seats = expert > 1 ? fixed_number("seats", 0) : 0;
+      if (tensor > 1) {
+        now_.words.tensor = {tensor};
+      }
+      add_sequences();
+    }
+  }
+
   int64_t fixed_number(const std::string& key, int64_t otherwise) const {
     const auto at = limits_.fixed.find(key);
     return at == limits_.fixed.end() ? otherwise
@@ -226,6 +256,7 @@ class Enumeration {
   const int64_t node_;
   const int64_t rows_;
   const SearchLimits& limits_;
+  const int64_t experts_;
   Candidate now_;
   std::vector<Candidate> out_;
 };
@@ -322,6 +353,7 @@ void verify(const SearchLimits& limits, int64_t ranks) {
   verify_needed(limits, "layouts", "words", "tensor");
   verify_needed(limits, "schedule", "", "pipeline");
   verify_needed(limits, "stages", "1", "pipeline");
+  verify_needed(limits, "seats", "0", "expert");
   int64_t product = 1;
   std::vector<std::string> sizes;
   for (const auto& [key, value] : limits.fixed) {
@@ -371,8 +403,9 @@ std::vector<Candidate> candidates(
     int64_t ranks,
     int64_t ranks_a_node,
     int64_t rows,
-    const SearchLimits& limits) {
-  return Enumeration(ranks, ranks_a_node, rows, limits).run();
+    const SearchLimits& limits,
+    int64_t experts) {
+  return Enumeration(ranks, ranks_a_node, rows, limits, experts).run();
 }
 
 }  // namespace weft

@@ -36,16 +36,17 @@ void verify(const SearchLimits& limits, int64_t ranks);
 int64_t batch_rows(const Graph& graph);
 
 // All ways to share a step of so many rows among all `ranks`: every mesh of
-// pipeline, data, tensor and, where they are fixed, context and expert; zero=0
-// to 3; `sequence`; schedules, with as many stages a position as they need or
-// as are fixed; micro-batches of 1, 2, 4 and so on rows, or of
-// all that a rank has, the smallest first; what is made again, the least first.
-// In a fixed order, in which those that differ in the last things follow each
-// other.
+// pipeline, data, tensor, expert where the step has so many `experts`, and
+// context where it is fixed; zero=0 to 3; `sequence`; schedules, with as many
+// stages a position as they need or as are fixed; micro-batches of 1, 2, 4 and
+// so on rows, or of all that a rank has, the smallest first; what is made
+// again, the least first. In a fixed order, in which those that differ in the
+// last things follow each other.
 std::vector<Candidate> candidates(
     int64_t ranks,
     int64_t ranks_a_node,
     int64_t rows,
-    const SearchLimits& limits);
+    const SearchLimits& limits,
+    int64_t experts = 1);
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "profile/text_table.h"
+#include "search/refusal.h"
 #include "search/trial.h"
 
 #include <algorithm>
@@ -75,6 +76,13 @@ Tried Survey::next(const Candidate& candidate) {
 }
 
 void Survey::look_at(Tried& tried, bool is_in_need) const {
+  const std::string refusal = refusal_of([&] { estimate(tried, is_in_need); });
+  if (!refusal.empty()) {
+    tried = {.candidate = tried.candidate, .reason = refusal};
+  }
+}
+
+void Survey::estimate(Tried& tried, bool is_in_need) const {
   const bool is_trusted =
       most_instructions_ > 0 && is_too_large(tried.candidate);
   tried.estimate = estimator_.estimate(

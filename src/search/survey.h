@@ -55,6 +55,7 @@ class Survey {
   bool is_far_over(const Tried& tried) const;
 
  private:
+  void estimate(Tried& tried, bool is_in_need) const;
   void doubt(Tried& tried, bool is_in_need) const;
 
   Estimator& estimator_;

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "lower/lower.h"
 #include "search/rank_memory.h"
+#include "search/refusal.h"
 #include "simulate/simulate.h"
 
 #include <algorithm>
@@ -151,10 +152,13 @@ bool Trials::shift(
 
 void Trials::lower_and_simulate(Tried& tried) {
   tried.reason.clear();
-  try {
+  const std::string refusal = refusal_of([&] {
     LowerOptions quick;
     quick.verify_each = false;
     quick.rules = rules_;
+    if (before_lowering_) {
+      before_lowering_(tried.candidate);
+    }
     const Program program = lower(graph_, plan_for(tried), cluster_, quick);
     tried.memories = rank_memories(program);
     const int64_t most = fullest(tried.memories)->peak_bytes;
@@ -168,8 +172,9 @@ void Trials::lower_and_simulate(Tried& tried) {
       return;
     }
     tried.simulated_seconds = summarize(program, cluster_).step_seconds;
-  } catch (const UserError& error) {
-    tried.reason = error.what();
+  });
+  if (!refusal.empty()) {
+    tried.reason = refusal;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "search/search.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,17 +22,18 @@ bool has_whole_layers(const Tried& tried);
 
 class Trials {
  public:
-  // Keeps references to all of them. `decisions` are added to every plan.
+  // Keeps references to all of them. Decisions of the options are added to
+  // every plan.
   Trials(
       const Graph& graph,
       const Cluster& cluster,
-      int64_t budget_bytes,
-      const std::vector<Decision>& decisions,
+      const SearchOptions& options,
       Estimator& estimator)
       : graph_(graph),
         cluster_(cluster),
-        budget_bytes_(budget_bytes),
-        decisions_(decisions),
+        budget_bytes_(options.max_bytes.value_or(cluster.device.memory_bytes)),
+        decisions_(options.decisions),
+        before_lowering_(options.before_lowering),
         estimator_(estimator) {}
 
   int64_t budget_bytes() const { return budget_bytes_; }
@@ -58,6 +60,7 @@ class Trials {
   const Cluster& cluster_;
   const int64_t budget_bytes_;
   const std::vector<Decision>& decisions_;
+  const std::function<void(const Candidate&)>& before_lowering_;
   Estimator& estimator_;
   // Of the nodes of the whole step.
   const std::shared_ptr<RuleMemo> rules_ = std::make_shared<RuleMemo>();

@@ -6,6 +6,7 @@
 #include "lower/lower.h"
 #include "search/layout_plan.h"
 #include "search/rank_memory.h"
+#include "search/refusal.h"
 #include "search/shrink.h"
 #include "search/units.h"
 #include "simulate/simulate.h"
@@ -26,20 +27,18 @@ class LayoutTrial {
 
   // What the simulator says; none where it does not fit or cannot be lowered.
   std::optional<double> seconds(const Plan& plan) {
-    try {
+    std::optional<double> out;
+    reason_ = refusal_of([&] {
       LowerOptions quick;
       quick.verify_each = false;
       const Program program = lower(graph_, plan, cluster_, quick);
       const int64_t most = fullest(rank_memories(program))->peak_bytes;
       least_bytes_ = least_bytes_ < 0 ? most : std::min(least_bytes_, most);
-      if (most > budget_bytes_) {
-        return std::nullopt;
+      if (most <= budget_bytes_) {
+        out = summarize(program, cluster_).step_seconds;
       }
-      return summarize(program, cluster_).step_seconds;
-    } catch (const UserError& error) {
-      reason_ = error.what();
-      return std::nullopt;
-    }
+    });
+    return out;
   }
 
   void check(bool has_plan) const {
