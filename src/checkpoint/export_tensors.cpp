@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <set>
 #include <unistd.h>
 
 namespace weft {
@@ -35,16 +34,9 @@ void export_tensors(
     TensorSource& source,
     const std::vector<ExportName>& names,
     const std::string& path) {
-  std::vector<ExportName> once;
-  std::set<std::string> seen;
-  for (const ExportName& name : names) {
-    if (seen.insert(name.name).second) {
-      once.push_back(name);
-    }
-  }
   const std::string aside = cat(path, ".partial-", getpid());
   try {
-    write_all(source, once, aside);
+    write_all(source, names, aside);
     WEFT_CHECK_USER(
         std::rename(aside.c_str(), path.c_str()) == 0,
         "cannot write ",

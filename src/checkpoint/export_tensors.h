@@ -16,7 +16,8 @@ struct ExportName {
 
 // Writes one `.safetensors` file with whole tensors, in this order, that
 // Hugging Face and safetensors.torch read. A tensor that is named again (tied
-// weights) is written under its first name only. The file is written aside and
+// weights) is written again: the format shares nothing, and who loads the file
+// strictly looks for every name. The file is written aside and
 // renamed; one tensor at a time is in memory. Throws UserError as
 // TensorSource::read and TensorFileWriter do, and leaves no file then.
 void export_tensors(

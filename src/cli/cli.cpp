@@ -113,6 +113,7 @@ void set_up(CLI::App& app) {
   add_profile_command(app);
   add_simulate_command(app);
   add_train_command(app);
+  add_export_command(app);
   add_run_command(app);
   add_opt_command(app);
 }

@@ -22,6 +22,7 @@ constexpr const char* kTextGroup = "Texts";
 void add_capture_command(CLI::App& app);
 void add_cluster_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
+void add_export_command(CLI::App& app);
 void add_opt_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_profile_command(CLI::App& app);

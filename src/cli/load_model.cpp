@@ -46,11 +46,6 @@ PythonCapture& capture_here() {
   return capture;
 }
 
-bool is_python(const std::string& model) {
-  return !model.ends_with(".graph") && !model.ends_with(".pt2") &&
-         model.find(".py") != std::string::npos;
-}
-
 // `named` as the user says; "" for the one beside `weft`.
 std::string interpreter(const std::string& named) {
   if (!named.empty()) {
@@ -111,6 +106,9 @@ std::vector<std::string> capture_words(const ModelOptions& options) {
   if (options.precision != "f32") {
     words.push_back(cat("capture:precision=", options.precision));
   }
+  if (!options.loss.empty()) {
+    words.push_back(cat("capture:loss=", options.loss));
+  }
   if (options.evaluation) {
     words.emplace_back("capture:evaluation=true");
   }
@@ -142,6 +140,7 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   loaded.graph = parse_graph(read_file(output), model);
   loaded.build_seconds = report.at("build_seconds");
   loaded.capture_seconds = report.at("capture_seconds");
+  loaded.hugging_face = report.value("hugging_face", std::string());
   return loaded;
 }
 
@@ -149,10 +148,38 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
 void refuse_capture_options(
     const std::string& model, const ModelOptions& options) {
   WEFT_CHECK_USER(
-      !options.batch_size && options.set.empty() && options.precision == "f32",
+      !options.batch_size && options.set.empty() &&
+          options.precision == "f32" && options.loss.empty(),
       model,
-      ": it has its sizes and its precision written in; --batch-size, --set "
-      "and --precision are for FILE.py:FUNCTION");
+      ": it has its sizes, its precision and its loss written in; "
+      "--batch-size, "
+      "--set, --precision and --loss are for FILE.py:FUNCTION");
+  WEFT_CHECK_USER(
+      !options.evaluation,
+      model,
+      ": it is a training step, which would train on what it shall evaluate; "
+      "evaluation is for FILE.py:FUNCTION");
+}
+
+// Nor does it take other batches than those that it was written down for.
+void refuse_other_batches(
+    const std::string& model, const ModelOptions& options, const Graph& graph) {
+  const Function& step = step_of(graph);
+  for (const auto& [key, type] : options.batch_types) {
+    for (const Input& input : step.inputs) {
+      WEFT_CHECK_USER(
+          input.kind != InputKind::Batch || input.keys.front() != key ||
+              print(step[input.value].type) == type,
+          model,
+          ": its batch has ",
+          print(step[input.value].type),
+          " as ",
+          quote(key),
+          ", and it is asked for ",
+          type,
+          ". Batches of several sizes are for FILE.py:FUNCTION");
+    }
+  }
 }
 
 LoadedModel load_export(const std::string& model) {
@@ -184,6 +211,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
+  command
+      .add_option(
+          "--loss",
+          flags.loss,
+          "Where the loss is in what the model returns: a place or a key")
+      ->type_name("KEY");
   command.add_option("--python", flags.python, "The interpreter for FILE.py")
       ->type_name("PROGRAM");
 }
@@ -202,6 +235,7 @@ ModelOptions model_options(const ModelFlags& flags) {
   ModelOptions options;
   options.batch_size = flags.batch_size;
   options.python = flags.python;
+  options.loss = flags.loss;
   for (const std::string& setting : flags.settings) {
     const size_t equals = setting.find('=');
     WEFT_CHECK_USER(
@@ -219,7 +253,7 @@ void set_python_capture(PythonCapture capture) {
 }
 
 void go_on_in_python(const ModelFlags& flags) {
-  if (capture_here() || !is_python(flags.model)) {
+  if (capture_here() || !is_python_model(flags.model)) {
     return;
   }
   const std::string python = interpreter(flags.python);
@@ -233,17 +267,26 @@ void go_on_in_python(const ModelFlags& flags) {
   throw CLI::RuntimeError(code);
 }
 
+bool is_python_model(const std::string& model) {
+  return !model.ends_with(".graph") && !model.ends_with(".pt2") &&
+         model.find(".py") != std::string::npos;
+}
+
 LoadedModel load_model(const std::string& model, const ModelOptions& options) {
   if (model.ends_with(".graph")) {
     refuse_capture_options(model, options);
-    return load_text(model);
+    LoadedModel loaded = load_text(model);
+    refuse_other_batches(model, options, loaded.graph);
+    return loaded;
   }
   if (model.ends_with(".pt2")) {
     refuse_capture_options(model, options);
-    return load_export(model);
+    LoadedModel loaded = load_export(model);
+    refuse_other_batches(model, options, loaded.graph);
+    return loaded;
   }
   WEFT_CHECK_USER(
-      is_python(model),
+      is_python_model(model),
       model,
       ": a model is FILE.py:FUNCTION, FILE.pt2 or FILE.graph");
   return load_python(model, options);

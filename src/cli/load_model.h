@@ -24,6 +24,8 @@ struct ModelOptions {
   std::optional<int64_t> batch_size;
   // f32, bf16, bf16-mixed or f16-mixed.
   std::string precision = "f32";
+  // The place or the key of the loss in what the model returns; "": the usual.
+  std::string loss;
   // The loss alone, in evaluation mode.
   bool evaluation = false;
   // Types of tensors of the batch by key, in place of those that FUNCTION
@@ -39,13 +41,17 @@ struct LoadedModel {
   // that was written down before.
   double build_seconds = 0;
   double capture_seconds = 0;
+  // Of a model of Hugging Face, what train/export_model.h keeps of it; empty
+  // for others, and for one that was written down before.
+  std::string hugging_face;
 };
 
-// The flags of a command that takes a MODEL: MODEL, --set and --python; and
-// --batch-size where it is one number.
+// The flags of a command that takes a MODEL: MODEL, --set, --loss and --python;
+// and --batch-size where it is one number.
 struct ModelFlags {
   std::string model;
   std::vector<std::string> settings;
+  std::string loss;
   std::optional<int64_t> batch_size;
   std::string python;
 };
@@ -53,6 +59,10 @@ void add_model_flags(CLI::App& command, ModelFlags& flags);
 void add_batch_size_flag(CLI::App& command, ModelFlags& flags);
 // Throws UserError for a setting that is not KEY=VALUE.
 ModelOptions model_options(const ModelFlags& flags);
+
+// FILE.py:FUNCTION, which is captured as often as a run needs it; the others
+// are one training step for one size of batches.
+bool is_python_model(const std::string& model);
 
 // `model` is FILE.graph, FILE.py:FUNCTION or FILE.pt2. Throws UserError that
 // says what is wrong with it.

@@ -12,9 +12,14 @@
 #include "cli/temporary_folder.h"
 #include "cli/train_flags.h"
 #include "cli/train_plan.h"
+#include "cli/train_settings.h"
 #include "execute/launch.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
+#include "train/begin_run.h"
+#include "train/export_model.h"
+#include "train/run_folder.h"
+#include "train/run_lock.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -24,10 +29,15 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <unistd.h>
+#include <utility>
 
 namespace weft {
 namespace {
+
+// The share of samples that is held out where nobody says.
+constexpr double kHeldOut = 0.05;
 
 DatasetKind data_kind_of(const std::string& word) {
   return word == "text"     ? DatasetKind::Text
@@ -80,7 +90,8 @@ void give_optimizer(Graph& graph, const TrainFlags& flags) {
   add_learning_rates(graph, description);
 }
 
-Graph capture(const TrainFlags& flags, const BatchTypes* types, StepKind kind) {
+LoadedModel load_step(
+    const TrainFlags& flags, const BatchTypes* types, StepKind kind) {
   ModelOptions options = model_options(flags.model);
   options.precision = flags.precision;
   options.evaluation = kind == StepKind::Evaluate;
@@ -89,11 +100,36 @@ Graph capture(const TrainFlags& flags, const BatchTypes* types, StepKind kind) {
       options.batch_types.emplace_back(each.key, print(each.type));
     }
   }
-  Graph graph = load_model(flags.model.model, options).graph;
+  LoadedModel model = load_model(flags.model.model, options);
   if (kind == StepKind::Train) {
-    give_optimizer(graph, flags);
+    give_optimizer(model.graph, flags);
   }
-  return graph;
+  return model;
+}
+
+Graph capture(const TrainFlags& flags, const BatchTypes* types, StepKind kind) {
+  return load_step(flags, types, kind).graph;
+}
+
+// The usual step of a run. The first process of the run keeps what belongs to
+// its model.
+Graph capture_run(const TrainFlags& flags, bool is_first) {
+  WEFT_CHECK_USER(
+      flags.options.evaluate_every == 0 || is_python_model(flags.model.model),
+      flags.model.model,
+      " is a training step, and to evaluate is another: --evaluate-every "
+      "is for FILE.py:FUNCTION");
+  LoadedModel model = load_step(flags, nullptr, StepKind::Train);
+  const TrainOptions& options = flags.options;
+  // One that goes on has kept it when it began.
+  if (is_first && !options.output.empty() &&
+      !find_start(options.output, options.resume).checkpoint) {
+    keep_description(options.output, model.hugging_face);
+    if (!options.dataset.tokenizer.empty()) {
+      keep_tokenizer(options.output, options.dataset.tokenizer);
+    }
+  }
+  return std::move(model.graph);
 }
 
 std::string graph_path(const std::string& folder, StepKind kind) {
@@ -167,7 +203,7 @@ void train_rank(const TrainFlags& flags, Rendezvous rendezvous) {
   }
   const std::string saved = graph_path(flags.graphs, StepKind::Train);
   const Graph graph = flags.graphs.empty()
-                          ? capture(flags, nullptr, StepKind::Train)
+                          ? capture_run(flags, rendezvous.rank == 0)
                           : parse_graph(read_file(saved), saved);
   if (flags.learning_rate && flags.optimizer.empty()) {
     options.learning_rates.assign(
@@ -225,9 +261,9 @@ void train_one_of_many(const TrainFlags& flags, const Rendezvous& rendezvous) {
 }
 
 // Captures once for all ranks, and finds them a plan if they have none.
-void start_train(TrainFlags& flags) {
+void start_train(TrainFlags& flags, const RunLock* lock) {
   const TemporaryFolder folder;
-  const Graph graph = capture(flags, nullptr, StepKind::Train);
+  const Graph graph = capture_run(flags, true);
   write_file(folder.file("train.graph"), print(graph));
   if (flags.options.evaluate_every > 0) {
     write_file(
@@ -239,7 +275,10 @@ void start_train(TrainFlags& flags) {
   if (!flags.plan.is_given()) {
     flags.plan.plan = folder.file("train.plan");
     write_file(flags.plan.plan, print(found_plan(flags, graph)));
-    arguments.insert(arguments.end(), {"--plan", flags.plan.plan});
+    arguments.insert(arguments.end(), {"--found-plan", flags.plan.plan});
+  }
+  if (lock != nullptr) {
+    lock->share();
   }
   const int status = start_ranks(
       flags.nproc,
@@ -250,29 +289,81 @@ void start_train(TrainFlags& flags) {
   }
 }
 
-void run_train(TrainFlags& flags) {
-  flags.options.shuffle = !flags.in_order;
-  flags.options.drop_last = !flags.keep_last;
-  flags.options.schedule =
-      parse_rate_schedule(whole_schedule(flags), "--schedule");
-  flags.options.trainer.bad_loss = parse_bad_loss(flags.bad_loss);
-  flags.options.dataset.kind = data_kind_of(flags.data_kind);
+// From words to what they mean.
+void settle(TrainFlags& flags) {
+  TrainOptions& options = flags.options;
+  options.shuffle = !flags.in_order;
+  options.drop_last = !flags.keep_last;
+  options.schedule = parse_rate_schedule(whole_schedule(flags), "--schedule");
+  flags.schedule = print(options.schedule);
+  options.trainer.bad_loss = parse_bad_loss(flags.bad_loss);
+  options.dataset.kind = data_kind_of(flags.data_kind);
+  options.evaluation_fraction = flags.evaluation_fraction.value_or(
+      options.evaluate_every > 0 ? kHeldOut : 0);
+  flags.evaluation_fraction = options.evaluation_fraction;
   if (flags.precision == "f16-mixed" || flags.loss_scale > 0) {
-    flags.options.loss_scale.emplace();
+    options.loss_scale.emplace();
     if (flags.loss_scale > 0) {
-      flags.options.loss_scale->initial = flags.loss_scale;
+      options.loss_scale->initial = flags.loss_scale;
     }
-    flags.options.trainer.scale_loss = true;
+    options.trainer.scale_loss = true;
+  }
+}
+
+// Before anything is captured: the folder, for this run alone, and whether it
+// may go on there.
+std::unique_ptr<RunLock> take_folder(const TrainFlags& flags, bool is_first) {
+  const TrainOptions& options = flags.options;
+  if (options.output.empty()) {
+    return nullptr;
+  }
+  std::unique_ptr<RunLock> lock;
+  if (is_first) {
+    make_run_folder(options.output, options.data);
+    lock = std::make_unique<RunLock>(options.output);
+    if (!lock->left_behind().empty()) {
+      std::cerr << cat(
+          "weft: the run in ",
+          options.output,
+          " before this one did not end by itself: ",
+          lock->left_behind(),
+          "\n");
+    }
+  }
+  const RunStart start = find_start(options.output, options.resume);
+  if (start.checkpoint) {
+    refuse_changes(options, *start.checkpoint);
+  }
+  return lock;
+}
+
+void run_train(const CLI::App& command, TrainFlags& flags) {
+  inherit_settings(command, flags);
+  settle(flags);
+  const std::optional<Rendezvous> rendezvous = rendezvous_from_environment();
+  if (rendezvous && flags.options.before && command.count("--plan") == 0 &&
+      command.count("--parallel") == 0 && flags.plan.is_given() &&
+      rank_count(flags.plan) != rendezvous->size) {
+    // Those of the run so far were for other ranks.
+    flags.plan = {};
   }
   // Read here too, so that a mistake is told before anything starts.
   const int64_t needed = flags.plan.is_given() ? rank_count(flags.plan) : 1;
   flags.nproc = flags.nproc == 0 ? needed : flags.nproc;
-  if (const auto rendezvous = rendezvous_from_environment()) {
+  flags.options.settings =
+      settings_of(flags, rendezvous ? rendezvous->size : flags.nproc);
+  if (!flags.found_plan.empty()) {
+    flags.plan.plan = flags.found_plan;
+  }
+  const bool is_first =
+      flags.graphs.empty() && (!rendezvous || rendezvous->rank == 0);
+  const std::unique_ptr<RunLock> lock = take_folder(flags, is_first);
+  if (rendezvous) {
     train_one_of_many(flags, *rendezvous);
   } else if (flags.nproc == 1) {
     train_rank(flags, {});
   } else {
-    start_train(flags);
+    start_train(flags, lock.get());
   }
 }
 
@@ -289,10 +380,10 @@ void add_train_command(CLI::App& app) {
 
 Examples:
   weft train gpt.py:gpt2_small --data corpus/ --steps 200 --nproc 2 --output run
-  weft train gpt.py:gpt2_small --data corpus/ --steps 400 --nproc 4 --output run --resume
+  weft train --output run --resume --steps 400 --nproc 4
   weft train gpt.py:gpt2_small --data corpus/ --steps 200 --parallel data=2,zero=1
   torchrun --nproc-per-node 2 --no-python weft train gpt.py:gpt2_small --data tokens.bin --steps 200)");
-  command->callback([flags] { run_train(*flags); });
+  command->callback([flags, command] { run_train(*command, *flags); });
 }
 
 }  // namespace weft

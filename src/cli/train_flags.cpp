@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_flags.h"
 
+#include "base/text.h"
 #include "cli/commands.h"
 
 #include <CLI/CLI.hpp>
@@ -42,7 +43,6 @@ void add_data_flags(CLI::App& command, TrainFlags& flags) {
           "--data",
           options.data,
           "Folders or files: text, tokens (.bin), arrays (.npy, .safetensors)")
-      ->required()
       ->type_name("PATH")
       ->group(kGroup);
   command
@@ -95,7 +95,6 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
   constexpr const char* kGroup = "Steps";
   TrainOptions& options = flags.options;
   command.add_option("--steps", options.steps, "Train up to this step")
-      ->required()
       ->check(positive())
       ->type_name("N")
       ->group(kGroup);
@@ -192,8 +191,9 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option(
           "--evaluation-fraction",
-          options.evaluation_fraction,
-          "The share of samples that is held out")
+          flags.evaluation_fraction,
+          "The share of samples that is held out; 0.05 where they are "
+          "evaluated on")
       ->type_name("SHARE")
       ->group(kGroup);
 }
@@ -222,7 +222,8 @@ void add_output_flags(CLI::App& command, TrainFlags& flags) {
       .add_flag(
           "--resume",
           options.resume,
-          "Go on from the last whole checkpoint in --output")
+          "Go on from the last whole checkpoint in --output, with its settings "
+          "where no other are given")
       ->group(kGroup);
   command
       .add_option(
@@ -284,12 +285,12 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
       ->type_name("DIR")
       ->group(kGroup);
   command.add_option("--graphs", flags.graphs)->group("");
+  command.add_option("--found-plan", flags.found_plan)->group("");
 }
 }  // namespace
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_model_flags(command, flags.model);
-  command.get_option("MODEL")->required();
   add_batch_size_flag(command, flags.model);
   add_data_flags(command, flags);
   add_step_flags(command, flags);

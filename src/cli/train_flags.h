@@ -35,11 +35,15 @@ struct TrainFlags {
   std::optional<double> learning_rate;
   std::vector<std::string> optimizer_settings;
   double loss_scale = 0;
-  // Where the process that starts the ranks has put the graphs.
+  // None: 0.05 where samples are evaluated on.
+  std::optional<double> evaluation_fraction;
+  // Where the process that starts the ranks has put the graphs, and the plan
+  // that it has found for them.
   std::string graphs;
+  std::string found_plan;
 };
 
-// All of them but `graphs`, which ranks are given.
+// All of them; `graphs` and `found_plan`, which ranks are given, are not shown.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 
 }  // namespace weft

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/measured_cluster.h"
 #include "cli/terminal.h"
 #include "plan/parallel.h"
@@ -55,13 +54,9 @@ std::optional<Plan> plan_found_before(
   }
 }
 
-// Not where ranks are about to refuse the folder.
 void keep_found_plan(const TrainFlags& flags, const Plan& plan) {
-  const std::filesystem::path folder = flags.options.output;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!folder.empty() && !error &&
-      (flags.options.resume || !find_last(folder.string()).path)) {
+  if (!flags.options.output.empty()) {
+    const std::filesystem::path folder = flags.options.output;
     write_file((folder / kFoundPlan).string(), print(plan));
   }
 }

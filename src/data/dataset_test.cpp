@@ -3,6 +3,7 @@
 
 #include "checkpoint/tensor_file.h"
 #include "checkpoint/test_folder.h"
+#include "data/data_identity.h"
 #include "data/test_tokenizer.h"
 
 #include <fcntl.h>
@@ -107,7 +108,7 @@ TEST(TextDataset, TokensAreMadeOnce) {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(folder.path())) {
       const std::string name = entry.path().filename().string();
-      if (name.starts_with(".weft-tokens-") && name.ends_with(".bin")) {
+      if (name.starts_with(".weft-tokens-") && name.ends_with(".tokens")) {
         found.push_back(entry.path().string());
       }
     }
@@ -124,16 +125,41 @@ TEST(TextDataset, TokensAreMadeOnce) {
     EXPECT_EQ(read_i64(*dataset, 1, 1), (Tokens{256, 257}));
   }
   ASSERT_EQ(caches().size(), 1U);
-  // What is in the file is what is read.
-  write_values<uint16_t>(caches()[0], {1, 2, 3});
+  // It is used, and not made again.
+  const auto written = fs::last_write_time(caches()[0]);
   EXPECT_EQ(
-      read_i64(*open_dataset(folder.path(), options), 0, 0), (Tokens{1, 2}));
+      read_i64(*open_dataset(folder.path(), options), 0, 0),
+      (Tokens{256, 'c'}));
+  EXPECT_EQ(fs::last_write_time(caches()[0]), written);
   // A changed text makes others.
   write_file(folder / "b.txt", "abab");
   EXPECT_EQ(
       read_i64(*open_dataset(folder.path(), options), 0, 0),
       (Tokens{256, 'c'}));
   EXPECT_EQ(caches().size(), 2U);
+}
+
+TEST(DataIdentity, FollowsFromTheSamplesAlone) {
+  const TestFolder folder;
+  const TestFolder other;
+  std::string text(5000, 'a');
+  write_file(folder / "a.txt", text);
+  write_file(other / "b.txt", text);
+  const auto of = [](const TestFolder& from, int64_t sequence) {
+    return identity(*open_dataset(from.path(), {.sequence = sequence}));
+  };
+  const std::string first = of(folder, 10);
+  EXPECT_TRUE(first.starts_with(
+      "499 samples of labels i64[10], tokens i64[10], checksum "))
+      << first;
+  EXPECT_EQ(of(other, 10), first);
+  EXPECT_NE(of(other, 20), first);
+  text[4990] = 'b';
+  write_file(other / "b.txt", text);
+  EXPECT_NE(of(other, 10), first) << "the last label is another";
+  text[4990] = 'a';
+  write_file(other / "b.txt", text + text);
+  EXPECT_NE(of(other, 10), first);
 }
 
 TEST(TextDataset, TokensStayInMemoryWhereNothingCanBeWritten) {

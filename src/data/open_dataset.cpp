@@ -135,6 +135,13 @@ std::unique_ptr<Dataset> open_text(
         fs::is_directory(first) ? first : fs::absolute(first).parent_path();
     Tokenized tokens =
         tokenize_files(files, options.tokenizer, beside.string());
+    if (!tokens.made_again_because.empty()) {
+      notes.push_back(
+          cat("the token cache in ",
+              beside.string(),
+              " is made again: ",
+              tokens.made_again_because));
+    }
     if (tokens.cache.empty()) {
       notes.push_back(
           cat("tokens are kept in memory: ",

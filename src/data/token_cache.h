@@ -16,14 +16,18 @@ struct Tokenized {
   bool from_cache = false;
   // Where the tokens lie; empty when they are in memory alone.
   std::string cache;
+  // What was wrong with those that were there; empty: nothing.
+  std::string made_again_because;
 };
 
 // The tokens of text files, with the tokenizer's end of text, where it has one,
 // behind every file. They are made once and kept in `folder` as
-// `.weft-tokens-<hash>.bin`, 2 or 4 bytes a token; the hash is of the
-// tokenizer, and of path, size and time of change of every text. Written aside
-// and renamed: several processes may do so at once. Where the folder cannot be
-// written, they stay in memory.
+// `.weft-tokens-<hash>.tokens` (token_cache_file.h), 2 or 4 bytes a token; the
+// hash is of the tokenizer, and of path, size, time of change, beginning and
+// end of every text. What is there and is not whole, or was made from something
+// else, is made again. Written aside and renamed: several processes may do so
+// at once. Where the folder cannot be written, they stay in memory. Throws
+// UserError when a text changes meanwhile.
 Tokenized tokenize_files(
     const TextFiles& files,
     const std::string& tokenizer_path,

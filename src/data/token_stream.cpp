@@ -95,6 +95,10 @@ class StreamDataset final : public Dataset {
   void read_segment(
       size_t segment, int64_t position, std::span<int64_t> to) const {
     const auto width = static_cast<size_t>(stream_.token_bytes);
+    if (const auto& checks = stream_.segments[segment].checks) {
+      checks->expect(
+          position * stream_.token_bytes, std::ssize(to) * stream_.token_bytes);
+    }
     const auto from = stream_.segments[segment].bytes.subspan(
         static_cast<size_t>(position) * width, to.size() * width);
     switch (width) {
@@ -142,6 +146,14 @@ void TokenStream::add(MappedFile file) {
   if (file.size_bytes() >= token_bytes) {
     segments.push_back({file.path(), file.bytes()});
     files.push_back(std::move(file));
+  }
+}
+
+void TokenStream::add(TokenCache cache) {
+  if (!cache.tokens.empty()) {
+    segments.push_back(
+        {cache.file.path(), cache.tokens, std::move(cache.checks)});
+    files.push_back(std::move(cache.file));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "checkpoint/mapped_file.h"
 #include "data/dataset.h"
+#include "data/token_cache_file.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,8 @@ struct TokenStream {
     // A path, for messages.
     std::string name;
     std::span<const std::byte> bytes;
+    // What is read is first compared with its checksums, where it has some.
+    std::shared_ptr<const BlockChecks> checks = nullptr;
   };
 
   // 1, 2 or 4 bytes a token, unsigned, little-endian.
@@ -30,6 +33,7 @@ struct TokenStream {
   std::vector<std::vector<std::byte>> buffers;
 
   void add(MappedFile file);
+  void add(TokenCache cache);
   void add(std::string name, std::vector<std::byte> tokens);
 };
 

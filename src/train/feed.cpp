@@ -54,12 +54,19 @@ Feed::Feed(const Graph& graph, const TrainOptions& options)
       batch_size_(batch_size_of(usual_)),
       dataset_(open(usual_, options)),
       matches_(match(usual_, *dataset_, options)),
-      split_(split(
-          dataset_->size(),
-          options.evaluate_every > 0 ? options.evaluation_fraction : 0)),
+      split_(split(dataset_->size(), options.evaluation_fraction)),
       training_(
           split_.training,
-          {options.trainer.seed, options.shuffle, options.drop_last}) {}
+          {options.trainer.seed, options.shuffle, options.drop_last}) {
+  WEFT_CHECK_USER(
+      options.evaluate_every == 0 || split_.evaluation.count > 0,
+      options.before
+          ? "the run began without evaluation and has trained on all samples: "
+            "an evaluation would be on what it has learnt. Leave out "
+            "--evaluate-every, or begin another run"
+          : "no samples are held out to evaluate on: give an "
+            "--evaluation-fraction above 0");
+}
 
 std::vector<Batch> Feed::evaluation(int64_t count) const {
   const Sampler sampler(

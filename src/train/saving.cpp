@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "train/export_model.h"
 #include "train/state_store.h"
 
 #include <nlohmann/json.hpp>
@@ -57,8 +58,13 @@ std::optional<Saving::Result> Saving::finish() {
     }
     try {
       if (outcome["error"].get<std::string>().empty()) {
+        auto state = nlohmann::ordered_json::parse(state_);
+        state["model"] = nlohmann::ordered_json::parse(model_names(trainer_));
         outcome["path"] = publish(
-            folder_, step_, parts, {fingerprint(trainer_), state_, keep_});
+            folder_,
+            step_,
+            parts,
+            {fingerprint(trainer_), state.dump(), keep_});
       } else {
         discard_partial(folder_, step_);
       }

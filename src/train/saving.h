@@ -17,7 +17,8 @@ class Saving {
   Saving(Trainer& trainer, std::string folder, int64_t keep);
 
   // Copies the state and begins to write it; waits for an earlier save first.
-  // `state` is the JSON that comes back with the checkpoint.
+  // `state` is the JSON that comes back with the checkpoint, together with what
+  // export_model.h needs.
   void begin(int64_t step, const std::string& state);
 
   // A save is under way, and this rank has written its part or failed.

@@ -5,12 +5,15 @@
 #include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_writer.h"
-#include "checkpoint/export_tensors.h"
+#include "data/data_identity.h"
 #include "ops/op_def.h"
+#include "train/begin_run.h"
+#include "train/export_model.h"
 #include "train/feed.h"
 #include "train/machine_rate.h"
 #include "train/metrics.h"
 #include "train/progress.h"
+#include "train/run_folder.h"
 #include "train/saving.h"
 #include "train/state_store.h"
 #include "train/stop_signals.h"
@@ -23,22 +26,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace weft {
 namespace {
-
-bool is_inside(const std::string& path, const std::string& folder) {
-  const std::filesystem::path inner = std::filesystem::weakly_canonical(path);
-  const std::filesystem::path outer = std::filesystem::weakly_canonical(folder);
-  const auto [left, right] =
-      std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
-  return left == outer.end() && std::filesystem::is_directory(outer);
-}
 
 using Clock = std::chrono::steady_clock;
 
@@ -92,7 +87,8 @@ class Loop {
       agreed_ = at::zeros({kAgreed}, at::TensorOptions().dtype(at::kLong));
     }
     if (!options.output.empty()) {
-      make_output();
+      // Before any work is done that could not be kept.
+      make_run_folder(options.output, options.data);
       saving_.emplace(trainer_, options.output, options.keep);
     }
   }
@@ -104,9 +100,7 @@ class Loop {
   }
 
   TrainSummary run() {
-    for (const std::string& note : feed_.dataset().notes()) {
-      say(note);
-    }
+    say_notes();
     trainer_.prepare(feed_.types(feed_.batch_size()), StepKind::Train);
     start();
     summary_.first_step = state_.step;
@@ -121,6 +115,24 @@ class Loop {
  private:
   bool is_first() const { return options_.trainer.rank == 0; }
 
+  // What any rank found about the data, once: who comes first finds a damaged
+  // cache, and the others the one that it has made.
+  void say_notes() {
+    const nlohmann::json mine = feed_.dataset().notes();
+    std::vector<std::string> all = {mine.dump()};
+    if (world_ != nullptr) {
+      all = world_->gather(all.front());
+    }
+    std::set<std::string> said;
+    for (const std::string& notes : all) {
+      for (const std::string note : nlohmann::json::parse(notes)) {
+        if (said.insert(note).second) {
+          say(note);
+        }
+      }
+    }
+  }
+
   // To people, once for all ranks.
   void say(const std::string& message) {
     if (is_first()) {
@@ -128,51 +140,30 @@ class Loop {
     }
   }
 
-  // Before any work is done that could not be kept.
-  void make_output() const {
-    for (const std::string& data : options_.data) {
-      WEFT_CHECK_USER(
-          !is_inside(options_.output, data),
-          "the output ",
-          options_.output,
-          " lies in the data ",
-          data,
-          ", which would grow with every checkpoint; choose another --output");
-    }
-    std::error_code error;
-    std::filesystem::create_directories(options_.output, error);
-    WEFT_CHECK_USER(
-        !error && std::filesystem::is_directory(options_.output),
-        "cannot make the folder ",
-        options_.output,
-        ": ",
-        error.message(),
-        "; choose another --output");
-  }
-
   // Parameters and position: from a checkpoint, a file, or new.
   void start() {
-    if (options_.resume) {
-      WEFT_CHECK_USER(
-          !options_.output.empty(),
-          "--resume needs the --output to go on with");
-      const LastCheckpoint last = find_last(options_.output);
-      for (const SkippedCheckpoint& skipped : last.skipped) {
-        say(cat("left out ", skipped.path, ": ", skipped.reason));
+    WEFT_CHECK_USER(
+        !options_.resume || saving_,
+        "--resume needs the --output to go on with");
+    if (saving_) {
+      const RunStart start = find_start(options_.output, options_.resume);
+      for (const std::string& note : start.notes) {
+        say(note);
       }
-      if (last.path) {
-        resume(*last.path);
+      const RunRecord record = compare_settings(start.checkpoint);
+      if (start.checkpoint) {
+        resume(*start.checkpoint);
+      }
+      // Nothing of a run that is refused is kept.
+      if (is_first()) {
+        write_run_record(options_.output, record);
+      }
+      if (start.checkpoint) {
         return;
       }
-      say(cat("no checkpoint in ", options_.output, ": starting anew"));
-    } else if (saving_) {
-      const LastCheckpoint last = find_last(options_.output);
-      WEFT_CHECK_USER(
-          !last.path,
-          options_.output,
-          " holds the checkpoint ",
-          last.path.value_or(""),
-          "; go on with --resume, or choose another --output");
+    } else {
+      say("nothing of this run is kept: without --output there are no "
+          "checkpoints, no metrics, and no model at the end");
     }
     if (options_.load.empty()) {
       initialise_parameters(trainer_, graph_);
@@ -184,6 +175,21 @@ class Loop {
       }
       load_parameters(trainer_, *source);
     }
+  }
+
+  // Compares the settings with those of the run so far; gives what run.json
+  // shall say.
+  RunRecord compare_settings(const std::optional<std::string>& checkpoint) {
+    const nlohmann::json rates = rates_;
+    const RunValues found = {
+        {"samples", nlohmann::json(identity(feed_.dataset())).dump()},
+        {"step", nlohmann::json(step_identity(graph_)).dump()},
+        {"learning-rates", rates.dump()}};
+    const RunBeginning beginning = begin_run(options_, found, checkpoint);
+    for (const std::string& note : beginning.notes) {
+      say(note);
+    }
+    return beginning.record;
   }
 
   void resume(const std::string& path) {
@@ -220,8 +226,12 @@ class Loop {
         {"step", state_.step},
         {"position", state_.position},
         {"seed", options_.trainer.seed},
+        {"settings", nlohmann::json::object()},
         {"schedule", print(options_.schedule)},
         {"batch_size", feed_.batch_size()}};
+    for (const auto& [name, value] : options_.settings) {
+      state["settings"][name] = nlohmann::json::parse(value);
+    }
     if (scale_) {
       state["loss_scale"] = scale_->print_state();
     }
@@ -451,15 +461,9 @@ class Loop {
     if (!is_first()) {
       return;
     }
-    std::vector<ExportName> names;
-    for (const Trainer::Kept& each : trainer_.kept()) {
-      if (each.input.kind != InputKind::State) {
-        names.push_back({resident_name(each.input), each.input.keys.front()});
-      }
-    }
     summary_.model = cat(options_.output, "/model.safetensors");
     Checkpoint checkpoint(summary_.checkpoint);
-    export_tensors(checkpoint, names, summary_.model);
+    export_model(checkpoint, summary_.model);
   }
 
   const Graph& graph_;

@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "train/loss_scale.h"
 #include "train/rate_schedule.h"
+#include "train/run_settings.h"
 #include "train/trainer.h"
 
 #include <cstdint>
@@ -34,7 +35,9 @@ struct TrainOptions {
   int64_t evaluate_every = 0;
   // At most so many batches of them.
   int64_t evaluation_batches = 16;
-  double evaluation_fraction = 0.05;
+  // The share of samples that is held out, whether or not they are evaluated
+  // on.
+  double evaluation_fraction = 0;
 
   // Where checkpoints, metrics and the exported model go; empty: nowhere.
   std::string output;
@@ -44,6 +47,11 @@ struct TrainOptions {
   int64_t keep = 3;
   // Goes on from the last whole checkpoint in `output`.
   bool resume = false;
+  // What run.json shall say of this run, besides what the loop finds out: the
+  // samples, the captured step, the learning rates.
+  RunValues settings;
+  // What run.json says of the run that goes on; none for a new one.
+  std::optional<RunRecord> before;
   // Parameters to start from: a .safetensors file, a Hugging Face folder or a
   // checkpoint.
   std::string load;
@@ -68,7 +76,8 @@ struct TrainSummary {
 // `graph` is the step for a batch of the usual shape; `graphs` captures others.
 // Throws UserError for anything that a person can mend: data that does not fit
 // the model, a plan that does not fit memory, a checkpoint of another model, a
-// lost rank, a loss that is not finite. What was saved before stays.
+// lost rank, a loss that is not finite, and where a run goes on, a setting that
+// must not change (run_settings.h). What was saved before stays.
 TrainSummary train(
     const Graph& graph,
     const GraphSource& graphs,

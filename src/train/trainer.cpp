@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include "aten/outside_of_modes.h"
 #include "base/error.h"
+#include "checkpoint/checkpoint_index.h"
 #include "execute/observed_memory.h"
 #include "execute/optimizer_settings.h"
 #include "lower/stages.h"
@@ -13,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace weft {
@@ -43,6 +46,32 @@ void set_scalar(
 bool is_kept(const Input& input) {
   return input.kind == InputKind::Parameter ||
          input.kind == InputKind::Buffer || input.kind == InputKind::State;
+}
+
+// Whether the two update the same parameters in the same way.
+bool is_same_update(const Graph& one, const Graph& other) {
+  const auto lines = [](const Function& step) {
+    std::vector<std::string> out;
+    for (const Output& output : step.outputs) {
+      out.push_back(cat(name(output.kind), " ", output.key));
+    }
+    for (const Node& node : step.nodes) {
+      Node call;
+      call.op = node.op;
+      call.options = node.options;
+      out.push_back(print(step, call));
+    }
+    return out;
+  };
+  return lines(step_of(one)) == lines(step_of(other));
+}
+
+// Short, and another for another text.
+std::string digest(const std::string& text) {
+  return cat(
+      text.size(),
+      ".",
+      checksum_of(std::as_bytes(std::span(text.data(), text.size()))));
 }
 
 // Where the plan has every parameter of a pipeline.
@@ -145,45 +174,94 @@ void Trainer::accumulate(PreparedStep& step, Plan& plan) {
   if (!update_) {
     update_ = std::make_unique<PreparedStep>();
     update_->graph = std::move(parts.update);
+    update_graph_ = update_->graph;
     // It has no forward that could be cut: each stage updates what it keeps.
     Plan stays = plan;
     const std::vector<StageKeep> keeps = stage_keeps(whole, plan);
     stays.keeps.insert(stays.keeps.end(), keeps.begin(), keeps.end());
     update_plan_ = plan_for_part(std::move(stays), whole, update_->graph);
+  } else {
+    WEFT_CHECK_USER(
+        is_same_update(parts.update, update_graph_),
+        "this step trains other parameters than the first one, or with other "
+        "options, and the gradients of accumulate=",
+        options_.accumulate,
+        " batches are applied in one way: leave accumulate at 1, or call "
+        "parallelize again");
   }
   plan = plan_for_part(std::move(plan), whole, step.graph);
 }
 
 PreparedStep& Trainer::prepare(const BatchTypes& types, StepKind kind) {
-  std::unique_ptr<PreparedStep>& step = steps_[{kind, print(types)}];
-  if (!step) {
-    auto made = std::make_unique<PreparedStep>();
-    made->graph = graphs_(types, kind);
-    if (kind == StepKind::Train) {
-      rewrite(made->graph, options_);
-    }
-    Plan plan = plans_(made->graph);
-    if (plan.stages.size() == stages_.size()) {
-      plan.stages = stages_;
-    } else {
-      stages_ = plan.stages;
-    }
-    if (kind == StepKind::Train && options_.accumulate > 1) {
-      accumulate(*made, plan);
-    }
-    if (kind == StepKind::Train && !options_.keep_gradients) {
-      drop_gradient_outputs(made->graph);
-    }
-    bind(*made, plan);
-    if (update_ && !update_->executor) {
-      bind(*update_, update_plan_);
-    }
-    step = std::move(made);
+  std::vector<std::shared_ptr<PreparedStep>>& known = branches(types, kind);
+  return known.empty() ? add_branch(types, kind) : *known.front();
+}
+
+std::vector<std::shared_ptr<PreparedStep>>& Trainer::branches(
+    const BatchTypes& types, StepKind kind) {
+  return steps_[state_][{kind, print(types)}];
+}
+
+PreparedStep& Trainer::add_branch(const BatchTypes& types, StepKind kind) {
+  std::shared_ptr<PreparedStep> made = make_step(types, kind);
+  std::vector<std::shared_ptr<PreparedStep>>& known = branches(types, kind);
+  known.insert(known.begin(), std::move(made));
+  return *known.front();
+}
+
+void Trainer::forget(const std::string& state) {
+  const auto found = steps_.find(state);
+  if (found == steps_.end()) {
+    return;
   }
-  return *step;
+  for (const auto& [key, steps] : found->second) {
+    for (const std::shared_ptr<PreparedStep>& step : steps) {
+      if (step->executor.get() == running_) {
+        running_ = nullptr;
+      }
+    }
+  }
+  steps_.erase(found);
+}
+
+std::shared_ptr<PreparedStep> Trainer::make_step(
+    const BatchTypes& types, StepKind kind) {
+  auto made = std::make_shared<PreparedStep>();
+  made->graph = graphs_(types, kind);
+  std::weak_ptr<PreparedStep>& known = by_graph_[cat(
+      kind == StepKind::Train ? "train " : "evaluate ",
+      digest(print(made->graph)))];
+  if (std::shared_ptr<PreparedStep> equal = known.lock()) {
+    return equal;
+  }
+  if (kind == StepKind::Train) {
+    rewrite(made->graph, options_);
+  }
+  Plan plan = plans_(made->graph);
+  if (plan.stages.size() == stages_.size()) {
+    plan.stages = stages_;
+  } else {
+    stages_ = plan.stages;
+  }
+  if (kind == StepKind::Train && options_.accumulate > 1) {
+    accumulate(*made, plan);
+  }
+  if (kind == StepKind::Train && !options_.keep_gradients) {
+    drop_gradient_outputs(made->graph);
+  }
+  if (options_.ranks > 1) {
+    made->limits = batch_limits(made->graph);
+  }
+  bind(*made, plan);
+  if (update_ && !update_->executor) {
+    bind(*update_, update_plan_);
+  }
+  known = made;
+  return made;
 }
 
 void Trainer::bind(PreparedStep& step, const Plan& plan) {
+  const OutsideOfModes outside;
   step.program = lower(step.graph, plan, options_.lowering);
   team_ = team_of(step.program, options_.rank);
   if (world_ != nullptr) {
@@ -273,6 +351,13 @@ void Trainer::set_batch(
       whole.size(),
       " tensors for a batch of ",
       types.size());
+  for (const BatchLimit& limit : step.limits) {
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i].key == limit.key) {
+        verify(limit, whole[i]);
+      }
+    }
+  }
   for (size_t i = 0; i < block.function.inputs.size(); ++i) {
     const Input& input = block.function.inputs[i];
     if (input.kind == InputKind::Batch) {

@@ -13,6 +13,8 @@
 #include "plan/plan.h"
 #include "program/holding.h"
 #include "program/program.h"
+#include "train/batch_limits.h"
+#include "train/row_transfer.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -91,6 +93,12 @@ struct PreparedStep {
   Graph graph;
   Program program;
   std::unique_ptr<Executor> executor;
+  // Verified where several ranks run it.
+  std::vector<BatchLimit> limits;
+  // By where the parts of a local batch begin (batch_rows.h).
+  std::map<std::vector<int64_t>, std::vector<RowTransfer>> row_transfers;
+  // By which ranks see that they run the same step; 0: not known yet.
+  uint64_t graph_hash = 0;
 };
 
 class Trainer {
@@ -106,6 +114,18 @@ class Trainer {
   // The first time for these types, captures, lowers and binds. Throws
   // UserError when that cannot be done or does not fit.
   PreparedStep& prepare(const BatchTypes& types, StepKind kind);
+  // All steps for these types, which differ in the path that the model took by
+  // values that it read; the one that ran last is the first.
+  std::vector<std::shared_ptr<PreparedStep>>& branches(
+      const BatchTypes& types, StepKind kind);
+  // Captures another one, which becomes the first.
+  PreparedStep& add_branch(const BatchTypes& types, StepKind kind);
+
+  // Steps are prepared and found for this state of the script from now on: for
+  // the same types, they may be others. Graphs that are equal are lowered once.
+  void select(std::string state) { state_ = std::move(state); }
+  // Drops the steps of a state.
+  void forget(const std::string& state);
 
   // Fills the batch inputs of `step` with this rank's part of whole tensors,
   // which are in the order of batch_types(step.graph).
@@ -153,6 +173,8 @@ class Trainer {
   std::string doing() const;
 
  private:
+  std::shared_ptr<PreparedStep> make_step(
+      const BatchTypes& types, StepKind kind);
   void bind(PreparedStep& step, const Plan& plan);
   void note_kept(const Program& program);
   void note_residents(const PreparedStep& step);
@@ -166,11 +188,22 @@ class Trainer {
   World* const world_;
   Arena arena_;
   Team team_;
-  std::map<std::pair<StepKind, std::string>, std::unique_ptr<PreparedStep>>
+  // What `select` was given.
+  std::string state_;
+  // By state, then by types.
+  std::map<
+      std::string,
+      std::map<
+          std::pair<StepKind, std::string>,
+          std::vector<std::shared_ptr<PreparedStep>>>>
       steps_;
+  // By kind and graph.
+  std::map<std::string, std::weak_ptr<PreparedStep>> by_graph_;
   // With accumulation: the step that applies what was summed up.
   std::unique_ptr<PreparedStep> update_;
   Plan update_plan_;
+  // As it was made.
+  Graph update_graph_;
   int64_t accumulated_ = 0;
   bool has_bad_loss_ = false;
   std::vector<Kept> kept_;
