@@ -3,18 +3,47 @@
 #include "base/error.h"
 #include "binding.h"
 #include "program/live_bytes.h"
+#include "train/export_model.h"
 #include "trainer_handle.h"
 
 #include <ATen/ops/from_blob.h>
 
 #include <pybind11/functional.h>
+#include <pybind11/stl.h>
 
 namespace py = pybind11;
 
 namespace weft {
 namespace {
 
-using CaptureFunction = std::function<Graph(bool is_evaluation)>;
+// Of a batch whose tensors have these sizes, by key.
+using CaptureFunction = std::function<Graph(
+    bool is_evaluation, const std::map<std::string, Dims>& sizes)>;
+
+std::map<std::string, Dims> sizes_of(const BatchTypes& types) {
+  std::map<std::string, Dims> sizes;
+  for (const BatchType& each : types) {
+    sizes.emplace(each.key, each.type.sizes);
+  }
+  return sizes;
+}
+
+BatchOptions batch_options(const py::dict& options) {
+  BatchOptions chosen;
+  const auto word = options["batch"].cast<std::string>();
+  WEFT_CHECK_USER(
+      word == "global" || word == "local",
+      "batch is \"global\" (every rank gives the whole batch) or \"local\" "
+      "(every rank gives its part of it), not ",
+      quote(word));
+  chosen.is_local = word == "local";
+  chosen.pads = options["pad"].cast<std::map<std::string, double>>();
+  WEFT_CHECK_USER(
+      chosen.is_local || chosen.pads.empty(),
+      "pad makes the parts of a batch equally long: it goes with "
+      "batch=\"local\"");
+  return chosen;
+}
 
 std::shared_ptr<TrainerHandle> make_trainer(
     const CaptureFunction& capture, const py::dict& options) {
@@ -33,14 +62,16 @@ std::shared_ptr<TrainerHandle> make_trainer(
       chosen.trainer.accumulate >= 1,
       "accumulate is the number of batches that make one step, not ",
       chosen.trainer.accumulate);
+  chosen.batch = batch_options(options);
+  chosen.precision = options["precision"].cast<std::string>();
   const auto scale = options["loss_scale"].cast<std::optional<double>>();
   if (scale || options["precision"].cast<std::string>() == "f16-mixed") {
     chosen.loss_scale.emplace();
     chosen.loss_scale->initial = scale.value_or(chosen.loss_scale->initial);
   }
-  GraphSource graphs = [capture](const BatchTypes&, StepKind kind) {
+  GraphSource graphs = [capture](const BatchTypes& types, StepKind kind) {
     const py::gil_scoped_acquire acquire;
-    return capture(kind == StepKind::Evaluate);
+    return capture(kind == StepKind::Evaluate, sizes_of(types));
   };
   const py::gil_scoped_release release;
   return std::make_shared<TrainerHandle>(std::move(graphs), std::move(chosen));
@@ -90,6 +121,7 @@ void bind_results(py::module_& module) {
 void bind_trainer(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   bind_results(module);
+  module.def("keep_description", &keep_description);
   py::class_<TrainerHandle, std::shared_ptr<TrainerHandle>>(module, "Trainer")
       .def(py::init(&make_trainer), py::arg("capture"), py::arg("options"))
       .def_property_readonly(
@@ -102,27 +134,62 @@ void bind_trainer(py::module_& module) {
           [](const TrainerHandle& self) {
             return self.trainer().options().ranks;
           })
+      .def_property_readonly("data_ranks", &TrainerHandle::data_ranks)
+      .def_property_readonly("data_rank", &TrainerHandle::data_rank)
+      .def("whole_batch", &TrainerHandle::whole_batch, Release())
+      .def("find_parts", &TrainerHandle::find_parts, Release())
+      // The sizes of the whole batch by key.
       .def(
-          "prepare",
-          [](TrainerHandle& self, const NamedTensors& batch) {
-            self.prepare(batch, StepKind::Train);
+          "agree",
+          [](TrainerHandle& self,
+             const NamedTensors& batch,
+             bool is_evaluation,
+             bool is_example) {
+            return sizes_of(self.agree(
+                batch,
+                is_evaluation ? StepKind::Evaluate : StepKind::Train,
+                is_example));
           },
           Release())
+      .def(
+          "prepare",
+          [](TrainerHandle& self,
+             const NamedTensors& batch,
+             bool is_evaluation) {
+            self.prepare(
+                batch, is_evaluation ? StepKind::Evaluate : StepKind::Train);
+          },
+          Release())
+      .def(
+          "select",
+          [](TrainerHandle& self, const std::string& state) {
+            self.trainer().select(state);
+          })
+      .def(
+          "forget",
+          [](TrainerHandle& self, const std::string& state) {
+            self.trainer().forget(state);
+          })
       .def("train", &TrainerHandle::train, Release())
       .def("evaluate", &TrainerHandle::evaluate, Release())
       .def("gradients", &TrainerHandle::gradients, Release())
       .def_property_readonly("loss_scale", &TrainerHandle::loss_scale)
+      .def_property_readonly(
+          "kept_count",
+          [](const TrainerHandle& self) {
+            return self.trainer().kept().size();
+          })
       .def("kept", &kept)
       .def("names_of_first", &TrainerHandle::names_of_first, Release())
       .def("fill", &TrainerHandle::fill, Release())
       .def("whole", &TrainerHandle::whole, Release())
       .def("save", &TrainerHandle::save, Release())
-      // (step or None, extra) of what was there.
+      // (step or None, extra, notes) of what was there.
       .def(
           "load",
           [](TrainerHandle& self, const std::string& path) {
             const TrainerHandle::Loaded loaded = self.load(path);
-            return std::make_pair(loaded.step, loaded.extra);
+            return std::make_tuple(loaded.step, loaded.extra, loaded.notes);
           },
           Release())
       .def_property_readonly(

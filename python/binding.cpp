@@ -6,6 +6,7 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "capture/capture.h"
+#include "capture/hollow.h"
 #include "execute/allocation_watch.h"
 #include "execute/evaluate.h"
 #include "execute/initialise.h"
@@ -57,7 +58,22 @@ class RecordingBlock {
   std::unique_ptr<Recording> recording_;
 };
 
+// A RecordingPause as a `with` block.
+class PauseBlock {
+ public:
+  void enter() { pause_.emplace(); }
+  void exit() { pause_.reset(); }
+
+ private:
+  std::optional<RecordingPause> pause_;
+};
+
 void bind_capture(py::module_& module) {
+  py::class_<PauseBlock>(module, "Pause")
+      .def(py::init<>())
+      .def("__enter__", &PauseBlock::enter)
+      .def(
+          "__exit__", [](PauseBlock& block, const py::args&) { block.exit(); });
   py::class_<RecordingBlock>(module, "Recording")
       .def("__enter__", &RecordingBlock::enter)
       .def("__exit__", [](RecordingBlock& block, const py::args&) {
@@ -88,8 +104,10 @@ void bind_capture(py::module_& module) {
           [](Capture& capture,
              const NamedTensors& parameters,
              const NamedTensors& buffers,
-             const NamedTensors& batch) {
-            capture.begin_step(named(parameters), named(buffers), named(batch));
+             const NamedTensors& batch,
+             const NamedTensors& saved) {
+            capture.begin_step(
+                named(parameters), named(buffers), named(batch), named(saved));
           })
       .def_property_readonly(
           "real",
@@ -124,6 +142,49 @@ void bind_capture(py::module_& module) {
              const at::Tensor& tensor) -> std::optional<at::Tensor> {
             const at::Tensor known = capture.recorder().known_elements(tensor);
             return known.defined() ? std::optional(known) : std::nullopt;
+          })
+      .def(
+          "is_same_value",
+          [](Capture& capture, const at::Tensor& one, const at::Tensor& other) {
+            return capture.recorder().is_same_value(one, other);
+          })
+      // `place()` gives the line of the model that is running.
+      .def(
+          "set_place",
+          [](Capture& capture, py::function place) {
+            capture.recorder().set_place([place = std::move(place)] {
+              const py::gil_scoped_acquire acquire;
+              return place().cast<std::string>();
+            });
+          })
+      // (whether the step made it, its elements where they follow from
+      // constants alone).
+      .def(
+          "left",
+          [](Capture& capture, const at::Tensor& tensor)
+              -> std::pair<bool, std::optional<at::Tensor>> {
+            const Capture::Left left = capture.left(tensor);
+            if (!left.again) {
+              return {left.is_made, std::nullopt};
+            }
+            if (capture.recorder().mode() == RecordMode::Real) {
+              return {true, tensor.detach().clone()};
+            }
+            return {true, replay(*left.again, left.constants).front()};
+          })
+      .def(
+          "replace_buffer",
+          [](Capture& capture,
+             const std::string& name,
+             const at::Tensor& tensor) {
+            capture.replace_buffer(name, tensor);
+          })
+      // The storage that the refusal is about, as untyped_storage()._cdata.
+      .def_property_readonly(
+          "refused_storage",
+          [](Capture& capture) {
+            return reinterpret_cast<uintptr_t>(
+                capture.recorder().refused_storage());
           })
       .def_property_readonly(
           "refusal",
@@ -215,6 +276,13 @@ void bind_graph(py::module_& module) {
     const TensorType type = parse_type(text);
     return at::zeros(type.sizes, scalar_type_of(type.dtype));
   });
+  // A tensor like this one, whose elements nobody can read: who tries gets
+  // `why`.
+  module.def(
+      "placeholder", [](const at::Tensor& tensor, const std::string& why) {
+        return make_placeholder(type_of(tensor), why);
+      });
+  module.def("is_hollow", &is_hollow);
   module.def(
       "replay",
       [](const Graph& graph,
@@ -382,6 +450,7 @@ PYBIND11_MODULE(_weft, module) {
   weft::bind_training(module);
   weft::bind_watch(module);
   weft::bind_search(module);
+  weft::bind_state(module);
   weft::bind_trainer(module);
   weft::bind_command_line(module);
 }

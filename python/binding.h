@@ -8,6 +8,7 @@ namespace weft {
 
 void bind_command_line(pybind11::module_& module);
 void bind_search(pybind11::module_& module);
+void bind_state(pybind11::module_& module);
 void bind_trainer(pybind11::module_& module);
 
 }  // namespace weft

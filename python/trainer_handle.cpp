@@ -4,9 +4,15 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "plan/batch_share.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
 #include "plan/rank_names.h"
+#include "train/batch_hash.h"
+#include "train/batch_rows.h"
+#include "train/branches.h"
+#include "train/graph_agreement.h"
+#include "train/run_folder.h"
 #include "train/saving.h"
 #include "train/state_store.h"
 
@@ -19,23 +25,6 @@
 
 namespace weft {
 namespace {
-
-BatchTypes types_of(const NamedTensors& batch) {
-  BatchTypes types;
-  for (const auto& [key, tensor] : batch) {
-    types.push_back(
-        {key, make_type(dtype_of(tensor.scalar_type()), tensor.sizes().vec())});
-  }
-  return types;
-}
-
-std::vector<at::Tensor> tensors_of(const NamedTensors& batch) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [key, tensor] : batch) {
-    tensors.push_back(tensor);
-  }
-  return tensors;
-}
 
 // Ranks meet once in the life of a process, however many trainers it makes.
 std::shared_ptr<World> world_of(const Rendezvous& rendezvous) {
@@ -69,12 +58,26 @@ std::optional<std::string> checkpoint_at(const std::string& path) {
   if (std::filesystem::exists(cat(path, "/index.json"))) {
     return path;
   }
-  return find_last(path).path;
+  return find_start(path, true).checkpoint;
+}
+
+std::string_view name(BadLoss bad_loss) {
+  switch (bad_loss) {
+    case BadLoss::Stop:
+      return "stop";
+    case BadLoss::Skip:
+      return "skip";
+    case BadLoss::GoOn:
+      return "go-on";
+  }
+  WEFT_CHECK(false, "an unknown bad_loss");
+  return "";
 }
 
 }  // namespace
 
-TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
+TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options)
+    : precision_(options.precision), graphs_(std::move(graphs)) {
   if (auto rendezvous = rendezvous_from_environment();
       rendezvous && rendezvous->size > 1) {
     rendezvous->rank_names = rank_names_of(options, rendezvous->size);
@@ -95,10 +98,10 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
       options.plan,
       "\" is not the text of a plan; words as data=2 are for parallel, and a "
       "file is given as pathlib.Path(...)");
-  PlanSource plans = [text = options.plan,
-                      source = options.plan_source,
-                      words = options.parallel,
-                      ranks = options.trainer.ranks](const Graph& graph) {
+  plans_ = [text = options.plan,
+            source = options.plan_source,
+            words = options.parallel,
+            ranks = options.trainer.ranks](const Graph& graph) {
     if (text.empty() && words.empty()) {
       return expand({.data = ranks}, graph);
     }
@@ -116,11 +119,19 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options) {
     return plan;
   };
   trainer_ = std::make_unique<Trainer>(
-      std::move(graphs),
-      std::move(plans),
+      [this](const BatchTypes& types, StepKind kind) {
+        return graph_for(types, kind);
+      },
+      plans_,
       std::move(options.trainer),
       world_.get());
   if (world_) {
+    agreement_ = std::make_unique<BatchAgreement>(
+        *world_,
+        *everybody(),
+        trainer_->options().rank,
+        trainer_->options().ranks,
+        std::move(options.batch));
     watched = this;
     world_->watch([this] { return trainer_->doing(); });
   }
@@ -132,19 +143,124 @@ TrainerHandle::~TrainerHandle() {
   }
 }
 
+Graph TrainerHandle::graph_for(const BatchTypes& types, StepKind kind) {
+  types_ = types;
+  if (!world_) {
+    return graphs_(types, kind);
+  }
+  meet(0);
+  Graph graph = graphs_(types, kind);
+  verify_same_graph(
+      graph,
+      *world_,
+      *everybody(),
+      trainer_->options().rank,
+      trainer_->options().ranks);
+  return graph;
+}
+
+void TrainerHandle::meet(uint64_t step) {
+  if (world_) {
+    verify_same_step(step, *world_, *everybody(), trainer_->options().ranks);
+  }
+}
+
+// By the plan for a batch of which every rank has a part, all of one size: that
+// is one that every plan can cut.
+void TrainerHandle::find_parts(const NamedTensors& example) {
+  agreed_ = agreement_->agree("weft.parallelize", example, true);
+  const std::vector<int64_t>& starts = agreed_.starts;
+  int64_t most = 1;
+  for (size_t part = 0; part + 1 < starts.size(); ++part) {
+    most = std::max(most, starts[part + 1] - starts[part]);
+  }
+  BatchTypes types = agreed_.types;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (agreed_.is_split[i]) {
+      Dims sizes = types[i].type.sizes;
+      sizes.front() = most * trainer_->options().ranks;
+      types[i].type = make_type(types[i].type.dtype, std::move(sizes));
+    }
+  }
+  const Graph graph = graph_for(types, StepKind::Train);
+  agreement_->set_parts(batch_share(plans_(graph), graph).part_of_rank);
+}
+
+const BatchTypes& TrainerHandle::agree(
+    const NamedTensors& batch, StepKind kind, bool is_example) {
+  if (!agreement_) {
+    agreed_ = {
+        .types = types_of(batch),
+        .given = batch,
+        .is_split = std::vector<bool>(batch.size()),
+        .starts = {0, 0},
+        .part_of_rank = {0}};
+    return agreed_.types;
+  }
+  agreed_ = agreement_->agree(
+      cat(is_example ? "the preparation of " : "",
+          kind == StepKind::Train ? "a training step" : "an evaluation"),
+      batch,
+      is_example);
+  return agreed_.types;
+}
+
 PreparedStep& TrainerHandle::prepare(const NamedTensors& batch, StepKind kind) {
-  return trainer_->prepare(types_of(batch), kind);
+  const bool is_asked_alone = !agreement_ || agreed_.given.empty();
+  if (is_asked_alone) {
+    agree(batch, kind, true);
+  }
+  PreparedStep& step = trainer_->prepare(agreed_.types, kind);
+  if (is_asked_alone) {
+    agreed_.given.clear();
+  }
+  return step;
+}
+
+void TrainerHandle::run_on(
+    const NamedTensors& batch,
+    StepKind kind,
+    const std::function<void(PreparedStep&)>& run) {
+  if (!agreement_ || agreed_.given.empty()) {
+    agree(batch, kind, false);
+  }
+  // Also when it fails: the next step is of another batch.
+  const auto forget =
+      std::shared_ptr<void>(nullptr, [this](void*) { agreed_.given.clear(); });
+  const auto& known = trainer_->branches(agreed_.types, kind);
+  if (agreement_ && !known.empty()) {
+    PreparedStep& step = *known.front();
+    if (step.graph_hash == 0) {
+      step.graph_hash = hash_of(print(step.graph));
+    }
+    meet(step.graph_hash);
+  }
+  run_branch(
+      *trainer_,
+      agreed_.types,
+      kind,
+      [&](PreparedStep& step) {
+        fill_batch(*trainer_, step, agreed_, everybody());
+      },
+      run);
+}
+
+NamedTensors TrainerHandle::whole_batch() {
+  return agreement_
+             ? gather_batch(
+                   agreed_, types_, trainer_->options().rank, *everybody())
+             : agreed_.given;
 }
 
 StepResult TrainerHandle::train(
     const NamedTensors& batch,
     int64_t number,
     const std::vector<double>& learning_rates) {
-  PreparedStep& step = prepare(batch, StepKind::Train);
-  trainer_->set_batch(step, tensors_of(batch));
-  last_ = &step;
-  const StepResult result =
-      trainer_->train(step, number, learning_rates, loss_scale());
+  StepResult result;
+  run_on(batch, StepKind::Train, [&](PreparedStep& step) {
+    last_ = &step;
+    result = trainer_->train(step, number, learning_rates, loss_scale());
+  });
   if (scale_ && result.is_update) {
     scale_->update(!result.is_skipped);
   }
@@ -161,15 +277,19 @@ StepResult TrainerHandle::train(
 }
 
 Timeline TrainerHandle::timed(const NamedTensors& batch, int64_t number) {
-  PreparedStep& step = prepare(batch, StepKind::Train);
-  trainer_->set_batch(step, tensors_of(batch));
-  return step.executor->run_timed(number);
+  Timeline timeline;
+  run_on(batch, StepKind::Train, [&](PreparedStep& step) {
+    timeline = step.executor->run_timed(number);
+  });
+  return timeline;
 }
 
 double TrainerHandle::evaluate(const NamedTensors& batch, int64_t number) {
-  PreparedStep& step = prepare(batch, StepKind::Evaluate);
-  trainer_->set_batch(step, tensors_of(batch));
-  return trainer_->evaluate(step, number);
+  double loss = 0;
+  run_on(batch, StepKind::Evaluate, [&](PreparedStep& step) {
+    loss = trainer_->evaluate(step, number);
+  });
+  return loss;
 }
 
 NamedTensors TrainerHandle::gradients() {
@@ -240,6 +360,17 @@ at::Tensor TrainerHandle::whole(const std::string& name) {
   return whole_tensor(*trainer_, everybody(), name);
 }
 
+// By the names of script_settings.
+RunValues TrainerHandle::settings() const {
+  const TrainerOptions& options = trainer_->options();
+  return {
+      {"precision", nlohmann::json(precision_).dump()},
+      {"seed", nlohmann::json(options.seed).dump()},
+      {"accumulate", nlohmann::json(options.accumulate).dump()},
+      {"clip_norm", nlohmann::json(options.clip_norm).dump()},
+      {"bad_loss", nlohmann::json(name(options.bad_loss)).dump()}};
+}
+
 std::string TrainerHandle::save(
     const std::string& folder,
     int64_t step,
@@ -249,6 +380,9 @@ std::string TrainerHandle::save(
       {"step", step},
       {"seed", trainer_->options().seed},
       {"extra", nlohmann::json::parse(extra)}};
+  for (const auto& [name, value] : settings()) {
+    state["settings"][name] = nlohmann::json::parse(value);
+  }
   if (scale_) {
     state["loss_scale"] = scale_->print_state();
   }
@@ -267,13 +401,32 @@ TrainerHandle::Loaded TrainerHandle::load(const std::string& path) {
   }
   Checkpoint checkpoint(*found);
   checkpoint.expect_fingerprint(fingerprint(*trainer_));
-  load_state(*trainer_, checkpoint);
   const auto state = nlohmann::json::parse(checkpoint.state());
+  const auto saved = state.value("settings", nlohmann::json::object());
+  RunValues before;
+  for (const auto& [name, value] : saved.items()) {
+    before[name] = value.dump();
+  }
+  const std::vector<RunChange> changes =
+      changes_between(script_settings(), before, settings());
+  refuse_changes(
+      script_settings(),
+      changes,
+      *found,
+      "Take the precision that it was saved with, or load its parameters "
+      "alone: weft export writes them as a .safetensors file");
+  load_state(*trainer_, checkpoint);
   if (scale_ && state.contains("loss_scale")) {
     scale_->restore(state["loss_scale"].get<std::string>(), *found);
   }
-  return {
-      checkpoint.step(), state.value("extra", nlohmann::json::object()).dump()};
+  Loaded loaded = {
+      checkpoint.step(),
+      state.value("extra", nlohmann::json::object()).dump(),
+      {}};
+  for (const RunChange& change : changes) {
+    loaded.notes.push_back(explain(script_settings(), change));
+  }
+  return loaded;
 }
 
 }  // namespace weft

@@ -4,12 +4,15 @@
 #pragma once
 
 #include "execute/communicator.h"
+#include "train/batch_agreement.h"
 #include "train/loss_scale.h"
+#include "train/run_settings.h"
 #include "train/trainer.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +20,6 @@
 #include <vector>
 
 namespace weft {
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct TrainerHandleOptions {
   TrainerOptions trainer;
@@ -29,6 +30,9 @@ struct TrainerHandleOptions {
   // Words as in plan/parallel.h; empty: each rank takes a part of the batch.
   std::string parallel;
   std::optional<LossScaleOptions> loss_scale;
+  BatchOptions batch;
+  // As the steps were captured; kept with checkpoints.
+  std::string precision = "f32";
 };
 
 class TrainerHandle {
@@ -40,7 +44,24 @@ class TrainerHandle {
   Trainer& trainer() { return *trainer_; }
   const Trainer& trainer() const { return *trainer_; }
 
+  // On several ranks, all tell each other what their batches are before
+  // anything is done with them (batch_agreement.h); of an example, the types
+  // alone. Gives the types of the whole batch. What is called next is about
+  // this batch.
+  const BatchTypes& agree(
+      const NamedTensors& batch, StepKind kind, bool is_example);
+  // Which part of a local batch each rank takes. To be called first.
+  void find_parts(const NamedTensors& example);
+
   PreparedStep& prepare(const NamedTensors& batch, StepKind kind);
+
+  // How many different batches the ranks give to a step, and which of them this
+  // rank does: the parts of a local batch, or one.
+  int64_t data_ranks() const { return agreement_ ? agreement_->parts() : 1; }
+  int64_t data_rank() const { return agreement_ ? agreement_->part() : 0; }
+  // The batch of the step that is being prepared, whole on every rank, of which
+  // some may have given a part; all ranks must call it.
+  NamedTensors whole_batch();
 
   // Throws UserError when the loss is not finite and that shall stop the run;
   // nothing has changed then.
@@ -87,18 +108,39 @@ class TrainerHandle {
     std::optional<int64_t> step;
     // As given to save.
     std::string extra;
+    // What is different from the trainer that saved it, and why that may be.
+    std::vector<std::string> notes;
   };
   // A checkpoint, a folder of checkpoints (the last whole one counts), or
   // parameters as a .safetensors file or a Hugging Face folder. Throws
-  // UserError when it is of another model.
+  // UserError when it is of another model or precision, and when there are
+  // checkpoints and none is whole.
   Loaded load(const std::string& path);
 
  private:
   // Of all ranks; nullptr for one rank.
   Communicator* everybody();
+  // Calls `run` for the step of such batches, filled with this one.
+  void run_on(
+      const NamedTensors& batch,
+      StepKind kind,
+      const std::function<void(PreparedStep&)>& run);
+  // All ranks are about to run the step with this hash, or to capture one: 0.
+  void meet(uint64_t step);
+  Graph graph_for(const BatchTypes& types, StepKind kind);
 
+  RunValues settings() const;
+
+  std::string precision_;
   std::shared_ptr<World> world_;
   std::unique_ptr<Communicator> everybody_;
+  // None for one rank.
+  std::unique_ptr<BatchAgreement> agreement_;
+  GraphSource graphs_;
+  PlanSource plans_;
+  AgreedBatch agreed_;
+  // What is being captured.
+  BatchTypes types_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<LossScale> scale_;
   const PreparedStep* last_ = nullptr;

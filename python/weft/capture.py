@@ -5,14 +5,24 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from weft import _weft
-from weft._weft import Graph, UserError
+from weft._weft import Graph, StateWatch, UserError
+from weft.batch import batch_arguments, batch_items, batch_tensors, map_batch, map_entries
+from weft.devices import check_devices, check_whole, optimizer_tensors
+from weft.find_loss import find_loss
+from weft.fingerprint import StateReader
+from weft.left_behind import attributes_of, buffers_of, check_buffers, name_of_storage, settle, take_buffers
+from weft.mask_index import masked_rows
+from weft.running_line import running_line
+from weft.step_number import StepNumber, is_number, number_tensor
+from weft.value_readers import followed_values
+from weft.wrapped_model import uncompiled, unwrap, unwrapped
 
 
 @dataclass
@@ -41,42 +51,152 @@ PRECISIONS = {
 }
 
 
-# Without values; asking libraries not to look at them; with values.
+# Without values; asking libraries not to look at them; with values; with plain numbers where `.item()` is called.
 _ATTEMPTS = (
-    {"real": False, "tracing": False},
-    {"real": False, "tracing": True},
-    {"real": True, "tracing": False},
+    {"real": False, "tracing": ""},
+    {"real": False, "tracing": "jit"},
+    {"real": False, "tracing": "compile"},
+    {"real": True, "tracing": ""},
+    {"real": True, "tracing": "", "follows_numbers": False},
 )
 
 
-def capture(model, batch, optimizer=None, *, name="model", precision="f32", evaluation=False) -> Graph:
+def capture(model, batch, optimizer=None, *, name="model", precision="f32", evaluation=False, loss=None) -> Graph:
     """The training step of a live model, which is left as it was.
 
     `precision` is "f32" (the model as it is), "bf16" (after
     model.to(torch.bfloat16), and the batch's floating tensors likewise),
     "bf16-mixed" or "f16-mixed" (under torch.autocast). With `evaluation` the
-    step is the loss alone, in eval mode and without gradients.
+    step is the loss alone, in eval mode and without gradients. `loss` says which
+    part of what the model returns is the loss: a place in a tuple, a key, or a
+    function of the output; without, it is the output, its `.loss`, or its first
+    element.
 
     Nothing is computed but the conversion, unless the model reads values while
     it runs; then it runs once, and gradients, buffers and the random state are
     put back.
     """
+    _precision(precision)
+    with unwrapped(model) as inner:
+        check_places(inner, batch, optimizer)
+        captured = capture_step(
+            inner,
+            batch,
+            optimizer,
+            {"name": name, "precision": precision, "evaluation": evaluation, "loss": loss},
+            training=None,
+            is_step=False,
+        )
+        return captured.graph
+
+
+@dataclass
+class CapturedStep:
+    """A graph, and what it holds of the script."""
+
+    graph: Graph
+    # What it has read of Python, as that was before.
+    state: StateWatch
+    # What of that the step itself changes, by name: its Python has to run for every step. None: nothing.
+    changes: str | None
+    # The entries of the batch that are part of the step.
+    fixed: dict
+    # Puts back what the capture has changed of it.
+    restore: Callable
+
+
+def capture_step(
+    model, batch, optimizer, options, *, training, is_step, plain_keys=None, order=None, values=None
+) -> CapturedStep:
+    """The step as `capture` gives it with its `options` (name, precision, evaluation, loss), and all it depends on.
+
+    With `is_step` it is the step that trains: what its Python changes stays changed. Numbers of the batch become
+    inputs where `plain_keys` is a set: the keys of those that do not only enter arithmetic are added to it. `training`
+    is the mode that the model is put into; None leaves it. The inputs of the batch come in the `order` of their keys.
+    Where the tensors of the batch only have the shapes, `values` is a function from keys to tensors that have values.
+    """
+    check_buffers(model)
+    entries = dict(batch_items(batch))
+    tensors = {}
+    if plain_keys is not None:
+        tensors = {key: number_tensor(value) for key, value in entries.items() if is_number(value)}
+    while True:
+        numbers = {key: StepNumber(entries[key], tensors[key]) for key in tensors if key not in plain_keys}
+        given = map_entries(batch, lambda key, value, by_key=numbers: by_key.get(key, value)) if numbers else batch
+        try:
+            captured = _capture_live(
+                model, given, optimizer, options, tensors, order, numbers, training, is_step, _with(values, given)
+            )
+        except Exception:
+            if not numbers:
+                raise
+            # Perhaps the model cannot do with what stands in for a number.
+            plain_keys.update(numbers)
+            continue
+        read = {key for key, number in numbers.items() if number.is_read}
+        if not read:
+            captured.fixed = {
+                key: value
+                for key, value in entries.items()
+                if key not in numbers and not isinstance(value, torch.Tensor)
+            }
+            return captured
+        plain_keys.update(read)
+        captured.restore()
+
+
+def _with(values, batch):
+    """A function that gives the batch with the values; None without them."""
+    if values is None:
+        return None
+
+    def with_values():
+        by_key = values()
+        return map_batch(batch, lambda key, tensor: by_key.get(key, tensor))
+
+    return with_values
+
+
+def in_order(inputs, order):
+    """Pairs with a key, sorted by where `order` has the key; what it does not have comes last."""
+    return sorted(inputs, key=lambda item: order.get(item[0], len(order)))
+
+
+def _capture_live(model, batch, optimizer, options, tensors, order, numbers, training, is_step, values):
+    name, precision, evaluation, loss = (options[key] for key in ("name", "precision", "evaluation", "loss"))
     whole, _ = _precision(precision)
     for attempt in _ATTEMPTS:
         taken = _weft.Capture(name, real=attempt["real"])
+        reader = StateReader(model, numbers.values(), _objects_of(batch))
         try:
             with (
+                reader,
                 _left_as_it_was(model),
                 _converted(model, whole),
-                in_mode(model, False) if evaluation else contextlib.nullcontext(),
-                _says_it_traces() if attempt["tracing"] else contextlib.nullcontext(),
+                in_mode(model, not evaluation) if evaluation or training is not None else contextlib.nullcontext(),
+                _says_it_traces(attempt["tracing"]) if attempt["tracing"] else contextlib.nullcontext(),
             ):
-                own = _told_apart(_cast_batch(batch, whole))
-                return _record_step(taken, model, own, optimizer, precision, evaluation)
-        except Exception as error:
-            if attempt["real"] or not _needs_values(taken, error):
+                given = values() if attempt["real"] and values is not None else batch
+                own = _told_apart(_cast_batch(given, whole))
+                inputs = in_order([*batch_tensors(own), *tensors.items()], order or {})
+                follows_numbers = attempt.get("follows_numbers", True)
+                graph = _record_step(taken, model, own, optimizer, precision, evaluation, loss, follows_numbers, inputs)
+            changes = reader.finish(evaluation)
+        except BaseException as error:
+            reader.restore()
+            if not isinstance(error, Exception) or not _may_go_on(attempt, taken, error, model):
                 raise
+            continue
+        if not is_step:
+            reader.restore()
+        return CapturedStep(graph, reader.watch, changes, {}, reader.restore)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _objects_of(batch):
+    """The entries of a batch that are neither tensors nor plain values."""
+    plain = (torch.Tensor, str, bytes, int, float, complex, type(None))
+    return [(key, value) for key, value in batch_items(batch) if not isinstance(value, plain)]
 
 
 def _precision(precision):
@@ -121,25 +241,6 @@ def in_mode(model, training):
             module.training = training
 
 
-def map_batch(batch, change):
-    """The batch with `change(key, tensor)` for every tensor, under the keys of the graph's inputs."""
-
-    def walk(key, value):
-        if isinstance(value, torch.Tensor):
-            return change(key, value)
-        if isinstance(value, (tuple, list)):
-            items = [walk(f"{key}.{i}", item) for i, item in enumerate(value)]
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if isinstance(value, Mapping):
-            return {name: walk(f"{key}.{name}", item) for name, item in value.items()}
-        return value
-
-    arguments, keywords = _batch_arguments(batch)
-    if keywords:
-        return {key: walk(key, value) for key, value in keywords.items()}
-    return tuple(walk(str(i), value) for i, value in enumerate(arguments))
-
-
 def _cast_batch(batch, dtype):
     if dtype is None:
         return batch
@@ -178,6 +279,7 @@ def _retype_batch(batch, types):
 @contextlib.contextmanager
 def _left_as_it_was(model):
     gradients = {p: p.grad for p in model.parameters()}
+    storages = [(p, p.data) for p in model.parameters()]
     buffers = {b: b.detach().clone() for b in model.buffers()}
     try:
         with torch.random.fork_rng(devices=[]):
@@ -185,6 +287,9 @@ def _left_as_it_was(model):
                 parameter.grad = None
             yield
     finally:
+        for parameter, data in storages:
+            if parameter.data.untyped_storage()._cdata != data.untyped_storage()._cdata:
+                parameter.data = data
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
         with torch.no_grad():
@@ -192,21 +297,34 @@ def _left_as_it_was(model):
                 buffer.copy_(before)
 
 
-def _needs_values(taken, error):
+def _may_go_on(attempt, taken, error, model=None):
+    """Whether the next attempt may work."""
+    if not isinstance(error, UserError) and getattr(error, "weft_followed_numbers", False):
+        # What the model cannot take may be a number that stands for an element of a tensor.
+        return True
+    return _needs_values(taken, error, model) and not attempt["real"]
+
+
+def _needs_values(taken, error, model=None):
     """Whether another try with real tensors may work."""
     if taken.refusal is None:
         return "weft: no data" in str(error)
-    if not taken.refusal[0]:
-        raise UserError(taken.refusal[1]) from error
+    needs_values, message = taken.refusal
+    if not needs_values:
+        place = name_of_storage(model, taken.refused_storage) if model is not None and taken.refused_storage else None
+        if place is not None:
+            words, end, line = message.partition("\n")
+            message = f"{words}. The tensor is {place}{end}{line}"
+        raise UserError(message) from error
     return True
 
 
 def capture_function(
-    function, options=None, *, name=None, precision="f32", evaluation=False, batch_types=None
+    function, options=None, *, name=None, precision="f32", evaluation=False, batch_types=None, loss=None
 ) -> Captured:
     """The step of what `function(**options)` returns.
 
-    `precision` and `evaluation` as in `capture`; the conversion becomes part of
+    `precision`, `evaluation` and `loss` as in `capture`; the conversion becomes part of
     the graph's `init`. `batch_types` gives tensors of the batch other types, by
     their key in the graph: {"0": "i64[4, 128]"}.
 
@@ -218,15 +336,17 @@ def capture_function(
     for attempt in _ATTEMPTS:
         taken = _weft.Capture(name, real=attempt["real"])
         try:
-            return _attempt(taken, function, options or {}, precision, evaluation, batch_types or {}, **attempt)
+            return _attempt(taken, function, options or {}, precision, evaluation, batch_types or {}, loss, **attempt)
         except Exception as error:
-            if attempt["real"] or not _needs_values(taken, error):
+            if not _may_go_on(attempt, taken, error):
                 raise
             last = error
     raise last
 
 
-def _attempt(taken, function, options, precision, evaluation, batch_types, *, real, tracing):
+def _attempt(
+    taken, function, options, precision, evaluation, batch_types, loss, *, real, tracing, follows_numbers=True
+):
     start = time.perf_counter()
     whole, _ = _precision(precision)
     with taken.record_init(), _value_readers(taken, real):
@@ -238,8 +358,8 @@ def _attempt(taken, function, options, precision, evaluation, batch_types, *, re
         model.eval()
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    with _says_it_traces() if tracing else contextlib.nullcontext():
-        graph = _record_step(taken, model, batch, optimizer, precision, evaluation)
+    with _says_it_traces(tracing) if tracing else contextlib.nullcontext():
+        graph = _record_step(taken, model, batch, optimizer, precision, evaluation, loss, follows_numbers)
     return Captured(graph, build_seconds, time.perf_counter() - start, real, (taken, model, optimizer))
 
 
@@ -251,7 +371,18 @@ def _parts(returned):
         )
     model, batch, optimizer = (*returned, None)[:3]
     check_parts(model, optimizer, is_optional=True)
+    model = unwrap(model)
+    check_places(model, batch, optimizer)
     return model, batch, optimizer
+
+
+def check_places(model, batch, optimizer=None):
+    """Throws UserError for a tensor that lives on a device which Weft does not run on."""
+    check_whole(model.named_parameters())
+    check_devices("the model's", [*model.named_parameters(), *model.named_buffers()], ("cpu", "meta"))
+    check_devices("the batch's", batch_tensors(batch))
+    if optimizer is not None:
+        check_devices("the optimizer's", optimizer_tensors(optimizer))
 
 
 def check_parts(model, optimizer, is_optional=False):
@@ -267,27 +398,50 @@ def _kind(thing):
     return f"a {type(thing).__name__}"
 
 
-def _record_step(taken, model, batch, optimizer, precision="f32", evaluation=False):
+def _record_step(
+    taken,
+    model,
+    batch,
+    optimizer,
+    precision="f32",
+    evaluation=False,
+    loss=None,
+    follows_numbers=True,
+    inputs=None,
+):
+    """`inputs` are what the step takes of the batch; the tensors that are in it when None."""
     _, mixed = _precision(precision)
-    arguments, keywords = _batch_arguments(batch)
+    taken.set_place(running_line)
+    arguments, keywords = batch_arguments(batch)
+    _check_lazy(model)
+    buffers, attributes = buffers_of(model), attributes_of(model)
     taken.begin_step(
         list(model.named_parameters(remove_duplicate=False)),
         [(key, tensor) for key, tensor in model.named_buffers(remove_duplicate=False) if tensor is not None],
-        batch_tensors(batch),
+        batch_tensors(batch) if inputs is None else inputs,
+        _saved(model),
     )
     with (
+        uncompiled(model),
+        _no_cached_casts(),
         taken.record_step(),
         _module_paths(taken, model),
         _value_readers(taken, taken.real),
+        followed_values(taken, follows_numbers) as trace,
+        masked_rows(taken, trace),
     ):
         with (
             torch.no_grad() if evaluation else contextlib.nullcontext(),
             torch.autocast("cpu", dtype=mixed) if mixed is not None else contextlib.nullcontext(),
         ):
-            loss = _loss(model(*arguments, **keywords), has_gradient=not evaluation)
+            loss = find_loss(model(*arguments, **keywords), loss, has_gradient=not evaluation)
         if not evaluation:
             taken.begin_backward()
-            loss.backward()
+            # As PyTorch asks of a loop: only the forward is under autocast, also where a script has it around all.
+            with torch.autocast("cpu", enabled=False):
+                loss.backward()
+    take_buffers(taken, model, buffers)
+    settle(taken, model, attributes, buffers)
     return taken.finish(
         loss,
         _describe(optimizer, model) if optimizer is not None and not evaluation else None,
@@ -295,62 +449,36 @@ def _record_step(taken, model, batch, optimizer, precision="f32", evaluation=Fal
     )
 
 
-def _batch_arguments(batch):
-    if isinstance(batch, torch.Tensor):
-        return (batch,), {}
-    if isinstance(batch, (tuple, list)):
-        return tuple(batch), {}
-    if isinstance(batch, dict) or hasattr(batch, "items"):
-        return (), {str(key): value for key, value in batch.items()}
-    raise UserError(f"the batch must be a tensor, a tuple or a dict; it is {_kind(batch)}")
+def _check_lazy(model):
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if nn.parameter.is_lazy(tensor):
+            raise UserError(f"{name} of a lazy module has no shape yet: call the model once on a batch before")
 
 
-def batch_items(batch):
-    """What a batch is made of, by key, as a graph names its batch inputs: tensors and other things."""
-    items = []
-
-    def walk(key, value):
-        if isinstance(value, (tuple, list)):
-            for i, item in enumerate(value):
-                walk(f"{key}.{i}", item)
-        elif isinstance(value, Mapping):
-            for name, item in value.items():
-                walk(f"{key}.{name}", item)
-        else:
-            items.append((key, value))
-
-    arguments, keywords = _batch_arguments(batch)
-    for i, value in enumerate(arguments):
-        walk(str(i), value)
-    for key, value in keywords.items():
-        walk(key, value)
-    return items
+def _saved(model):
+    """The tensors of the model's state_dict, which has tied ones under all their names, and no transient buffers."""
+    try:
+        entries = model.state_dict(keep_vars=True).items()
+    except Exception:
+        # A hook of the model's that needs values, which are not there while it is captured.
+        own = {
+            f"{path}.{name}" if path else name
+            for path, module in model.named_modules(remove_duplicate=False)
+            for name in module._non_persistent_buffers_set
+        }
+        tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        entries = [(key, tensor) for key, tensor in tensors if key not in own]
+    return [(key, value) for key, value in entries if isinstance(value, torch.Tensor)]
 
 
-def batch_tensors(batch):
-    """The tensors of a batch by key."""
-    return [(key, value) for key, value in batch_items(batch) if isinstance(value, torch.Tensor)]
-
-
-def _loss(output, has_gradient=True):
-    if hasattr(output, "loss") and output.loss is not None:
-        output = output.loss
-    elif isinstance(output, (tuple, list)) and output:
-        output = output[0]
-    elif isinstance(output, dict) and "loss" in output:
-        output = output["loss"]
-    if not isinstance(output, torch.Tensor):
-        raise UserError(
-            "the model must return the loss, a tuple that starts with it, or an "
-            f"object with .loss; it returned {_kind(output)}"
-        )
-    if output.numel() != 1:
-        raise UserError(
-            f"the loss must be one number; it has the shape {tuple(output.shape)}. Reduce it with .mean() or .sum()"
-        )
-    if has_gradient and not output.requires_grad:
-        raise UserError("the loss does not depend on any parameter that requires a gradient")
-    return output
+@contextlib.contextmanager
+def _no_cached_casts():
+    """Weights that autocast has converted before are converted again: the casts are part of the step."""
+    torch.clear_autocast_cache()
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
 
 
 @contextlib.contextmanager
@@ -409,19 +537,25 @@ def _value_readers(taken, real):
 
 
 @contextlib.contextmanager
-def _says_it_traces():
+def _says_it_traces(by):
     """Libraries that look at values to save work are asked not to.
 
     transformers skips attention masks that are all ones after looking at them,
-    unless it is being compiled; a plan must hold for any batch, so the mask has
-    to stay in the step.
+    unless it is being traced; a plan must hold for any batch, so the mask has to
+    stay in the step. "jit" says that torch.jit traces, "compile" that
+    torch.compile does: for the latter transformers leaves PyTorch's grouped
+    matmul for a loop of its own, which looks at values in backward.
     """
-    before = torch.compiler._is_compiling_flag
-    torch.compiler._is_compiling_flag = True
+    is_compiling, is_tracing = torch.compiler._is_compiling_flag, torch.jit.is_tracing
+    if by == "jit":
+        torch.jit.is_tracing = lambda: True
+    else:
+        torch.compiler._is_compiling_flag = True
     try:
         yield
     finally:
-        torch.compiler._is_compiling_flag = before
+        torch.compiler._is_compiling_flag = is_compiling
+        torch.jit.is_tracing = is_tracing
 
 
 def _describe(optimizer, model):

@@ -7,6 +7,7 @@ KEY is an argument of FUNCTION, or one of
 
     capture:precision=bf16      f32, bf16, bf16-mixed or f16-mixed
     capture:evaluation=true     the loss alone, in eval mode
+    capture:loss=1              the place or the key of the loss in what the model returns
     batch:0=i64[4,128]          the type of a tensor of the batch, by its key
 
 Writes the graph to GRAPH and the times, or one error message, as JSON to
@@ -34,6 +35,7 @@ import torch._refs.nn.functional
 import torch._refs.special
 from torch.optim import Optimizer
 
+from weft import hugging_face
 from weft._weft import UserError
 from weft.capture import capture_function
 
@@ -49,6 +51,7 @@ def main(arguments):
             "build_seconds": captured.build_seconds,
             "capture_seconds": captured.capture_seconds,
             "real": captured.real,
+            "hugging_face": hugging_face.describe(captured.made_from[1]),
         }
     except UserError as error:
         report = {"error": str(error)}
@@ -110,7 +113,7 @@ def load_function(model):
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
+        raise UserError(f"{place_of(error, file)}: {describe(error)}{own_traceback(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         known = [
@@ -155,9 +158,11 @@ def read_capture_options(settings):
             options["precision"] = text
         elif key == "capture:evaluation" and text in ("true", "false"):
             options["evaluation"] = text == "true"
+        elif key == "capture:loss":
+            options["loss"] = int(text) if text.lstrip("-").isdigit() else text
         else:
             raise UserError(
-                f"--set {setting}: there are capture:precision=NAME, capture:evaluation=true or false, "
+                f"--set {setting}: there are capture:precision=NAME, capture:evaluation=true or false, capture:loss=KEY, "
                 "and batch:KEY=TYPE"
             )
     return options
@@ -181,9 +186,9 @@ def run(function, options, model, capture_options=None):
         if strange and strange[1] in options:
             known = list(inspect.signature(function).parameters)
             raise UserError(f"{model}: " + unknown_option(function, strange[1], known)) from error
-        raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
+        raise UserError(f"{place_of(error, file)}: {describe(error)}{own_traceback(error)}") from error
     except (Exception, SystemExit) as error:
-        raise UserError(f"{place_of(error, file)}: {describe(error)}") from error
+        raise UserError(f"{place_of(error, file)}: {describe(error)}{own_traceback(error)}") from error
 
 
 def place_of(error, file):
@@ -194,6 +199,18 @@ def place_of(error, file):
     own = [f for f in frames if is_same(f.filename, file)]
     frame = own[-1] if own else None
     return f"{file}:{frame.lineno} in {frame.name}" if frame else file
+
+
+def own_traceback(error):
+    """The traceback as Python would print it, without the frames of Weft; after the first line of a message."""
+    text = traceback.TracebackException.from_exception(error)
+    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    each = text
+    while each is not None:
+        own = [frame for frame in each.stack if not frame.filename.startswith((ours, "<frozen importlib"))]
+        each.stack = traceback.StackSummary.from_list(own)
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return "\n" + "".join(text.format()).split("\nException raised from")[0].rstrip() if text.stack else ""
 
 
 def is_same(filename, file):

@@ -6,13 +6,17 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import warnings
 import weakref
 
 import torch
 
 from weft import _weft
 from weft._weft import UserError
-from weft.capture import batch_items, capture, check_parts, in_mode, map_batch
+from weft.capture import check_parts, check_places
+from weft.hugging_face import describe
+from weft.step_table import StepTable
+from weft.wrapped_model import unwrap
 
 
 def parallelize(
@@ -22,6 +26,8 @@ def parallelize(
     *,
     parallel="",
     plan="",
+    batch="global",
+    pad=None,
     precision="f32",
     clip_norm=0.0,
     accumulate=1,
@@ -30,32 +36,41 @@ def parallelize(
     keep_gradients=False,
     budget_bytes=0,
     seed=0,
+    loss=None,
 ) -> Trainer:
     """Runs the training steps of `model` on all ranks that torchrun started.
 
-    The batch of a step is the whole batch, on every rank; each rank takes its
-    part. Batches have the structure of `example_batch`; shapes may differ. The
-    model's parameters and buffers and the optimizer's state are those of the
-    steps, which change them in place; they start from those of rank 0. Where the
-    ranks share them (zero=3, tensor=2, pipeline=2), the script's copies are
-    brought up to date by `state_dict` and `optimizer_state_dict`.
+    With `batch="global"`, every rank gives the whole batch of a step and takes
+    its part of it; ranks that give different ones are told so. With
+    `batch="local"`, every rank gives its own part, as it comes from a
+    DistributedSampler, and the loss is that of all parts together. Batches have
+    the structure of `example_batch`; shapes may differ. The model's parameters
+    and buffers and the optimizer's state are those of the steps, which change
+    them in place; they start from those of rank 0. Where the ranks share them
+    (zero=3, tensor=2, pipeline=2), the script's copies are brought up to date by
+    `state_dict` and `optimizer_state_dict`.
 
     `parallel` says in words how the ranks share the step, as in
     "data=2,tensor=2,zero=1" (docs/parallel.md); `plan` says it value by value,
     as the text of a plan or a path object to one. Without either, each rank takes
-    an equal part of the batch. `precision` as in `weft.capture`; with
+    an equal part of the batch. In a local batch, `pad` names the tensors that are
+    made as long as on the rank where they are longest, and with which value, as
+    in {"input_ids": 0, "labels": -100}. `precision` as in `weft.capture`; with
     "bf16" the model itself becomes bf16. Gradients are scaled down to the global
     norm `clip_norm`. So many batches as `accumulate` says make one step of the
     optimizer. `loss_scale` is where dynamic loss scaling starts; "f16-mixed"
     scales without it too. `bad_loss` says what to do when the loss is not
     finite: "stop" (raise), "skip" (the step changes nothing) or "go-on". With
     `keep_gradients`, `parameter.grad` is set after a step. `budget_bytes` is the
-    most memory that a rank may use. Dropout follows from `seed`.
+    most memory that a rank may use. Dropout follows from `seed`. `loss` says which
+    part of the model's output is the loss, as in `weft.capture`.
     """
     options = {
         "parallel": parallel,
         "plan": pathlib.Path(plan).read_text() if isinstance(plan, os.PathLike) else plan,
         "plan_source": os.fspath(plan) if isinstance(plan, os.PathLike) else "plan",
+        "batch": batch,
+        "pad": pad or {},
         "precision": precision,
         "clip_norm": clip_norm,
         "accumulate": accumulate,
@@ -64,6 +79,7 @@ def parallelize(
         "keep_gradients": keep_gradients,
         "budget_bytes": budget_bytes,
         "seed": seed,
+        "loss": loss,
     }
     return Trainer(model, optimizer, example_batch, options)
 
@@ -76,6 +92,8 @@ class Trainer:
 
     def __init__(self, model, optimizer, example_batch, options):
         check_parts(model, optimizer)
+        model = unwrap(model)
+        check_places(model, example_batch, optimizer)
         self.model = model
         self.optimizer = optimizer
         # Updates of the parameters so far.
@@ -83,16 +101,28 @@ class Trainer:
         # What the last call of `step` came to: loss, gradient_norm, is_skipped, is_update.
         self.last = None
         self._calls = 0
+        self._kept = []
         self._options = options
-        self._example = batch_items(example_batch)
-        self._example_batch = example_batch
         self._fixed = _fixed_options(optimizer)
         # The core must not keep this object alive, which keeps the core.
         this = weakref.ref(self)
-        self._core = _weft.Trainer(lambda evaluation: this()._capture(evaluation), options)
-        self._core.prepare(self._tensors(example_batch))
-        self._find_tensors()
+        captured = {"name": "model", "precision": options["precision"], "loss": options["loss"]}
+        self._table = StepTable(
+            model, optimizer, captured, lambda: this()._gather_model(), lambda: dict(this()._core.whole_batch())
+        )
+        self._core = _weft.Trainer(self._table.capture, options)
+        # By name, the script's copy that the steps know of: of a tensor its last writing, of a state the object.
+        self._seen = {}
+        self._found_for = None
+        self._with_states = {}
+        if self._core.ranks > 1 and options["batch"] == "local":
+            self._core.select(self._table.find(example_batch, is_step=False)[0].state_name)
+            self._core.find_parts(self._table.inputs(example_batch))
+        step, tensors = self._find(example_batch, is_step=False)
+        self._core.prepare(tensors, False)
+        self._find_tensors(step)
         self._take_in(from_first=True)
+        self._table.refresh()
 
     @property
     def rank(self) -> int:
@@ -103,17 +133,27 @@ class Trainer:
         return self._core.ranks
 
     @property
+    def data_ranks(self) -> int:
+        """How many different batches the ranks give to a step: num_replicas of a DistributedSampler."""
+        return self._core.data_ranks
+
+    @property
+    def data_rank(self) -> int:
+        """Which of them this rank gives: rank of a DistributedSampler."""
+        return self._core.data_rank
+
+    @property
     def loss_scale(self) -> float:
         """By which the next step scales the loss; 1 without loss scaling."""
         return self._core.loss_scale
 
     def step(self, batch) -> float:
-        """One training step on the whole batch; gives the loss."""
-        tensors = self._tensors(batch)
+        """One training step; gives the loss of the whole batch, of all ranks."""
         self._check_options()
-        self._take_in()
+        tensors = self._step_for(batch)
         rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.last = self._core.train(tensors, self._calls, rates)
+        self._has_run()
         self._calls += 1
         if self.last.is_update:
             self.steps += 1
@@ -124,10 +164,11 @@ class Trainer:
         return self.last.loss
 
     def evaluate(self, batch) -> float:
-        """The loss of the whole batch, the model in evaluation mode."""
-        tensors = self._tensors(batch)
-        self._take_in()
-        return self._core.evaluate(tensors, self._calls)
+        """The loss of the whole batch, of all ranks, the model in evaluation mode."""
+        tensors = self._step_for(batch, evaluation=True)
+        loss = self._core.evaluate(tensors, self._calls)
+        self._has_run()
+        return loss
 
     def state_dict(self) -> dict:
         """The model's, whole on every rank; the model itself is whole from then on, until the next step."""
@@ -151,17 +192,24 @@ class Trainer:
         there are `keep`; all do with 0.
         """
         self._take_in()
-        return self._core.save(str(folder), self.steps, json.dumps(extra), keep)
+        path = self._core.save(str(folder), self.steps, json.dumps(extra), keep)
+        if self.rank == 0:
+            _weft.keep_description(str(folder), describe(self.model))
+        return path
 
     def load(self, path):
         """Goes on from a checkpoint, and gives the `extra` that was saved.
 
         `path` is a checkpoint, or a folder of them: then the last whole one
         counts. From a .safetensors file or a Hugging Face folder, parameters and
-        buffers are loaded, and all else stays.
+        buffers are loaded, and all else stays. A checkpoint of another precision
+        is refused; another seed, clip_norm, accumulate or bad_loss is a warning.
         """
         self._take_in()
-        step, extra = self._core.load(str(path))
+        step, extra, notes = self._core.load(str(path))
+        if self.rank == 0:
+            for note in notes:
+                warnings.warn(f"{path}: {note}", stacklevel=2)
         self._gather_model()
         if step is None:
             return None
@@ -169,39 +217,36 @@ class Trainer:
         self._calls = step * self._options["accumulate"]
         return json.loads(extra)
 
-    def _capture(self, evaluation):
-        with in_mode(self.model, not evaluation):
-            return capture(
-                self.model,
-                self._batch,
-                self.optimizer,
-                precision=self._options["precision"],
-                evaluation=evaluation,
-            )
+    def _step_for(self, batch, evaluation=False):
+        """Has the core ready for this batch and what the script is by now; gives the inputs."""
+        self._take_in()
+        step, tensors = self._find(batch, evaluation)
+        if not step.states:
+            self._core.prepare(tensors, evaluation)
+        if self._find_tensors(step):
+            self._take_in()
+        return tensors
+
+    def _find(self, batch, evaluation=False, is_step=True):
+        """(step, inputs) for this batch, which on several ranks may be a part of it, selected in the core."""
+        if self._core.ranks == 1:
+            step, tensors = self._table.find(batch, evaluation, is_step)
+        else:
+            tensors = self._table.inputs(batch)
+            sizes = self._core.agree(tensors, evaluation, not is_step)
+            step, _ = self._table.find(batch, evaluation, is_step, sizes)
+        self._core.select(step.state_name)
+        return step, tensors
 
     def _tensors(self, batch):
-        """The tensors of a batch in the order of the example."""
-        given = dict(batch_items(batch))
-        expected = dict(self._example)
-        words = "the batch is not like the example batch: "
-        for key in expected:
-            if key not in given:
-                raise UserError(f"{words}it has no {key}; it has {', '.join(given) or 'nothing'}")
-        for key, value in given.items():
-            if key not in expected:
-                raise UserError(f"{words}it has {key}, and the example has {', '.join(expected) or 'nothing'}")
-            if isinstance(value, torch.Tensor) != isinstance(expected[key], torch.Tensor):
-                raise UserError(
-                    f"{words}{key} is a {type(value).__name__}, and in the example a {type(expected[key]).__name__}"
-                )
-            if not isinstance(value, torch.Tensor) and value != expected[key]:
-                raise UserError(
-                    f"{words}{key} is {value!r}, and in the example {expected[key]!r}; "
-                    "only tensors may change, the rest is part of the step"
-                )
-        # A step that reads values while it is captured reads these.
-        self._batch = map_batch(self._example_batch, lambda key, _: given[key])
-        return [(key, given[key]) for key, value in self._example if isinstance(value, torch.Tensor)]
+        """Likewise, for who asks the core about the step: nothing is captured for training."""
+        return self._find(batch, is_step=False)[1]
+
+    def _has_run(self):
+        self._table.finish()
+        for name in self._table.outdated:
+            self._core.forget(name)
+        self._table.outdated.clear()
 
     def _check_options(self):
         for group, (before, now) in enumerate(zip(self._fixed, _fixed_options(self.optimizer), strict=False)):
@@ -215,18 +260,23 @@ class Trainer:
             raise UserError("the optimizer has another number of parameter groups than before: call parallelize again")
 
     def _gather_model(self):
+        """Brings the script's model up to date."""
         for name, mine, tensor, is_everywhere in self._kept:
             if not is_everywhere:
                 whole = self._core.whole(name)
                 if tensor is None:
                     mine.data.copy_(whole)
 
-    def _find_tensors(self):
+    def _find_tensors(self, step):
         """What the steps keep, beside what the script holds: the same lists on every rank.
 
         A tensor of which this rank has all is the script's own from now on. Of the others it has a piece or, in a
         pipeline, nothing: the script's copy is as old as the last `state_dict`.
         """
+        found_for = (step.held, self._core.kept_count)
+        if found_for == self._found_for:
+            return False
+        self._found_for = found_for
         parameters = dict(self.model.named_parameters())
         held = {**parameters, **dict(self.model.named_buffers())}
         # (name, the model's tensor, the steps' tensor or None, whether all ranks have all of it).
@@ -236,13 +286,22 @@ class Trainer:
         for kind, names, tensor, is_everywhere in self._core.kept():
             name = f"{kind}/{names[0]}"
             if kind != "state":
-                self._kept.append((name, held[names[0]], tensor, is_everywhere))
+                # Of a module that the script has taken out, the steps keep what it had.
+                if names[0] in held:
+                    self._kept.append((name, held[names[0]], tensor, is_everywhere))
                 continue
             of, _, key = names[0].rpartition(".")
+            if of not in parameters:
+                continue
+            if of in self._with_states and self._with_states[of] is not parameters[of]:
+                raise UserError(
+                    f"the parameter {of} was replaced by another one, and the optimizer has a state for the old one: "
+                    "call parallelize again"
+                )
+            self._with_states[of] = parameters[of]
             if key != "gradient":  # a sum that accumulation keeps
                 self._kept_states.append((name, parameters[of], key, tensor, is_everywhere))
-        # By name, the script's copy that the steps know of: of a tensor its last writing, of a state the object.
-        self._seen = {}
+        return True
 
     def _take_in(self, from_first=False):
         """What the script has put in place of the steps' tensors goes into them, which take its place."""
@@ -252,7 +311,7 @@ class Trainer:
                 if from_first or mine.data_ptr() != tensor.data_ptr() or tensor.numel() == 0:
                     fill(name, mine.detach(), from_first)
                     mine.data = tensor
-            elif from_first or self._seen[name] != (mine._version, mine.data_ptr()):
+            elif from_first or self._seen.get(name) != (mine._version, mine.data_ptr()):
                 fill(name, mine.detach(), from_first)
                 self._seen[name] = (mine._version, mine.data_ptr())
         # SGD with dampening only has to know whether its first step is over.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state_values.h"
+
+#include <cstring>
+
+namespace py = pybind11;
+
+namespace weft {
+namespace {
+
+constexpr Py_ssize_t kMaxArrayBytes = 1 << 20;
+
+}  // namespace
+
+py::object borrowed(PyObject* object) {
+  return py::reinterpret_borrow<py::object>(object);
+}
+
+std::string text_of(PyObject* object) {
+  return py::str(borrowed(object)).cast<std::string>();
+}
+
+bool is_equal(PyObject* a, PyObject* b) {
+  if (Py_TYPE(a) != Py_TYPE(b)) {
+    return false;
+  }
+  if (PyFloat_CheckExact(a)) {
+    // By bits: minus zero is another number, and one that is none stays it.
+    const double x = PyFloat_AS_DOUBLE(a);
+    const double y = PyFloat_AS_DOUBLE(b);
+    return std::memcmp(&x, &y, sizeof(x)) == 0;
+  }
+  const int result = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (result < 0) {
+    PyErr_Clear();
+  }
+  return result == 1;
+}
+
+py::object bytes_of(PyObject* array) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(array, &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return py::none();
+  }
+  py::object content = py::none();
+  if (view.len <= kMaxArrayBytes) {
+    content = py::reinterpret_steal<py::object>(
+        PyBytes_FromStringAndSize(nullptr, view.len));
+    PyBuffer_ToContiguous(
+        PyBytes_AS_STRING(content.ptr()), &view, view.len, 'C');
+  }
+  PyBuffer_Release(&view);
+  return content;
+}
+
+py::object random_state(PyObject* source) {
+  const py::object object = borrowed(source);
+  if (py::hasattr(object, "getstate")) {
+    return object.attr("getstate")();
+  }
+  return py::str(object.attr("bit_generator").attr("state"));
+}
+
+py::object element(PyObject* sequence, size_t i) {
+  const auto at = static_cast<Py_ssize_t>(i);
+  if (PyList_Check(sequence)) {
+    return borrowed(PyList_GET_ITEM(sequence, at));
+  }
+  if (PyTuple_Check(sequence)) {
+    return borrowed(PyTuple_GET_ITEM(sequence, at));
+  }
+  return py::reinterpret_steal<py::object>(PySequence_GetItem(sequence, at));
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of Python as state_watch.h looks at them.
+#pragma once
+
+#include "capture/hollow.h"
+#include "state_watch.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace weft {
+
+pybind11::object borrowed(PyObject* object);
+std::string text_of(PyObject* object);
+
+// Of the same type and with the same value.
+bool is_equal(PyObject* one, PyObject* other);
+// The elements of an array; none when they are too many.
+pybind11::object bytes_of(PyObject* array);
+// Where a source of random numbers is.
+pybind11::object random_state(PyObject* source);
+// The element i of a list, tuple or deque.
+pybind11::object element(PyObject* sequence, size_t i);
+
+struct Remembered::TensorMark {
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  std::vector<int64_t> sizes;
+  bool requires_grad = false;
+  bool is_hollow = false;
+  const void* data = nullptr;
+  int64_t version = 0;
+
+  explicit TensorMark(const at::Tensor& tensor)
+      : dtype(tensor.scalar_type()),
+        sizes(tensor.sizes().vec()),
+        requires_grad(tensor.requires_grad()),
+        is_hollow(weft::is_hollow(tensor)),
+        data(data_of(tensor)),
+        version(version_of(tensor)) {}
+
+  bool has_type(const at::Tensor& tensor) const {
+    return tensor.scalar_type() == dtype &&
+           tensor.sizes() == c10::IntArrayRef(sizes);
+  }
+  static const void* data_of(const at::Tensor& tensor) {
+    return tensor.has_storage() ? tensor.storage()
+                                      .unsafeGetStorageImpl()
+                                      ->_mutable_data_ptr_no_checks()
+                                      .get()
+                                : nullptr;
+  }
+  static int64_t version_of(const at::Tensor& tensor) {
+    return tensor.is_inference() ? 0 : tensor._version();
+  }
+};
+
+}  // namespace weft
