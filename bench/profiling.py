@@ -31,7 +31,8 @@ from test_profile import measured_peak_bytes  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_module  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.distributed._tools.mem_tracker import MemTracker  # noqa: E402
-from weft.capture import _batch_arguments, _loss  # noqa: E402
+from weft.batch import batch_arguments  # noqa: E402
+from weft.find_loss import find_loss  # noqa: E402
 
 TIMED = "gpt.gpt2_small gpt.gpt2_xl llama.llama_7b t5.t5_base vit.vit_base resnet.resnet50"
 MEASURED = "gpt llama bert t5 vit resnet unet3d cosmoflow moe lstm"
@@ -60,7 +61,7 @@ def by_mem_tracker(function):
     with FakeTensorMode():
         model, batch, optimizer = (*function(), None)[:3]
         tracker = MemTracker()
-        tracker.track_external(model, optimizer, *_batch_arguments(batch)[0])
+        tracker.track_external(model, optimizer, *batch_arguments(batch)[0])
 
         def step():
             eager_step(model, batch)
@@ -89,13 +90,13 @@ class LossFirst(torch.nn.Module):
     def forward(self, *tensors):
         count = len(tensors) - len(self.keys)
         keywords = dict(zip(self.keys, tensors[count:], strict=True))
-        return (_loss(self.model(*tensors[:count], **keywords)),)
+        return (find_loss(self.model(*tensors[:count], **keywords)),)
 
 
 def by_aot_autograd(function):
     with FakeTensorMode():
         model, batch = function()[:2]
-        arguments, keywords = _batch_arguments(batch)
+        arguments, keywords = batch_arguments(batch)
         wrapped = LossFirst(model, list(keywords))
         tensors = (*arguments, *keywords.values())
         return (

@@ -21,10 +21,7 @@ from gpt import GPT, gpt2_small  # noqa: E402
 def load(path: str, options: dict) -> GPT:
     """The plain model, with the numbers of the file."""
     model = gpt2_small(**options)[0]
-    tensors = load_file(path)
-    # The head and the embedding are one parameter, which the file has once.
-    tensors.setdefault("head.weight", tensors["tokens.weight"])
-    model.load_state_dict(tensors)
+    model.load_state_dict(load_file(path))
     return model.eval()
 
 

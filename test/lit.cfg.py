@@ -4,7 +4,7 @@
     // CHECK: graph @mlp
 
 `weft` is the program of .venv, as a user has it; WEFT_PROGRAM names another. Folders are the
-stages of ARCHITECTURE.md, and `error` for messages. test/python belongs to pytest.
+stages of ARCHITECTURE.md, and `error` for messages. test/python and test/zoo belong to pytest.
 """
 
 import os
@@ -18,7 +18,7 @@ BIN = ROOT / ".venv" / "bin"
 config.name = "weft"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".graph", ".plan", ".program", ".cluster", ".test"]
-config.excludes = ["Inputs", "python"]
+config.excludes = ["Inputs", "python", "zoo"]
 config.test_source_root = str(ROOT / "test")
 config.test_exec_root = str(ROOT / "build" / "test")
 
@@ -33,6 +33,6 @@ config.substitutions += [
 
 # Torch with one thread a process: lit already runs as many tests as there are cores.
 config.environment.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-for name in ("HOME", "TMPDIR", "LSAN_OPTIONS", "ASAN_OPTIONS"):
+for name in ("HOME", "TMPDIR", "LSAN_OPTIONS", "ASAN_OPTIONS", "ONEDNN_MAX_CPU_ISA"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

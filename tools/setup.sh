@@ -20,7 +20,7 @@ die() {
 # Everything the result depends on. .venv/bin/python is part of it so that a
 # removed or broken environment is made again.
 fingerprint() {
-  sha256sum requirements/*.txt tools/setup.sh
+  sha256sum requirements/dev.txt requirements/system.txt tools/setup.sh
   "$venv/bin/python" -c 'import sys; print(sys.version, sys.prefix)' 2>/dev/null ||
     echo "no environment"
 }

@@ -6,6 +6,7 @@
 #include "aten/types.h"
 #include "base/error.h"
 #include "execute/bound_call.h"
+#include "execute/kernel.h"
 #include "ops/call.h"
 #include "ops/op_def.h"
 #include "pieces.h"
@@ -13,6 +14,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 
 #include <cstdio>
 #include <gtest/gtest.h>
@@ -123,6 +125,112 @@ TEST(InPlaceProof, EveryEntryThatSaysSo) {
   EXPECT_GT(counts.proved, 200);
 }
 
+std::string in_type(std::string text, const std::string& type) {
+  for (size_t at = text.find("f32"); at != std::string::npos;
+       at = text.find("f32", at + type.size())) {
+    text.replace(at, 3, type);
+  }
+  return text;
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.contiguous().view({-1}).view(at::kByte).equal(
+      b.contiguous().view({-1}).view(at::kByte));
+}
+
+// A call that a kernel of ours may do.
+struct OwnCall {
+  Function function;
+  std::vector<at::Tensor> drawn;
+
+  const Node& node() const { return function.nodes.front(); }
+  const TensorType& type(size_t result) const {
+    return function[node().results[result]].type;
+  }
+
+  // The results, `result` in the memory of `operand`; or apart, for -1. Empty
+  // if no kernel is ours.
+  std::vector<at::Tensor> run(int64_t result, size_t operand) const {
+    std::vector<at::Tensor> operands;
+    for (const at::Tensor& each : drawn) {
+      operands.push_back(each.clone());
+    }
+    std::vector<at::Tensor> results;
+    for (size_t i = 0; i < node().results.size(); ++i) {
+      results.push_back(
+          static_cast<int64_t>(i) == result
+              ? operands[operand]
+              : at::full_like(draw_tensor(type(i), {}), 1));
+    }
+    const Kernel kernel = bind_kernel(
+        {function, node(), operands, results, whole_pieces(type(0).sizes)});
+    if (!kernel) {
+      return {};
+    }
+    kernel({});
+    return results;
+  }
+};
+
+OwnCall own_call(const OpDef& def, const std::string& text) {
+  Example example = parse_example(def, text);
+  OwnCall call{example.function, draw_operands(example)};
+  const std::vector<TensorType> types =
+      def.types ? def.types(call.function, example.node)
+                : std::vector<TensorType>();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < types.size(); ++i) {
+    names.push_back(cat("result.", i));
+  }
+  add_node(call.function, example.node, names, types);
+  return call;
+}
+
+void prove_own(const OpDef& def, const std::string& text, Counts& counts) {
+  const OwnCall call = own_call(def, text);
+  const std::vector<at::Tensor> expected =
+      call.node().results.empty() ? std::vector<at::Tensor>() : call.run(-1, 0);
+  for (size_t result = 0; result < expected.size(); ++result) {
+    for (size_t operand = 0; operand < call.drawn.size(); ++operand) {
+      const bool may_be = def.overwritten_operand < 0 ||
+                          operand == size_t(def.overwritten_operand);
+      if (!may_be || call.type(result) != type_of(call.drawn[operand])) {
+        continue;
+      }
+      const std::vector<at::Tensor> made =
+          call.run(static_cast<int64_t>(result), operand);
+      for (size_t i = 0; i < made.size(); ++i) {
+        EXPECT_TRUE(same_bits(made[i], expected[i]))
+            << def.name << text << ": result " << i << " with result " << result
+            << " in operand " << operand;
+      }
+      ++counts.proved;
+    }
+  }
+}
+
+// In every type: they have loops of their own for some.
+TEST(InPlaceProof, EveryKernelOfOurs) {
+  Counts counts;
+  for (const OpDef& def : all_ops()) {
+    if (!def.in_place ||
+        (def.kind != OpKind::Random && !def.name.starts_with("weft."))) {
+      continue;
+    }
+    ++counts.entries;
+    for (const std::string_view text : def.examples) {
+      for (const std::string type : {"f32", "f64", "bf16", "f16"}) {
+        prove_own(def, in_type(std::string(text), type), counts);
+      }
+    }
+  }
+  std::printf(
+      "%ld kernels of ours, %ld results in an operand's memory\n",
+      static_cast<long>(counts.entries),
+      static_cast<long>(counts.proved));
+  EXPECT_GT(counts.proved, 150);
+}
+
 // A kernel that is not of this kind is found out: a matrix product reads rows
 // after it has written others.
 TEST(InPlaceProof, FindsAWrongEntry) {
@@ -130,10 +238,11 @@ TEST(InPlaceProof, FindsAWrongEntry) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   OpDef def;
   def.name = "aten.mm";
-  const Example example = parse_example(def, "(f32[64, 64], f32[64, 64])");
+  // Large enough that no kernel reads all of an operand before it writes.
+  const Example example = parse_example(def, "(f32[640, 640], f32[640, 640])");
   const std::vector<at::Tensor> drawn = {
-      draw_tensor(make_type(DType::F32, {64, 64}), {}),
-      draw_tensor(make_type(DType::F32, {64, 64}), {})};
+      draw_tensor(make_type(DType::F32, {640, 640}), {}),
+      draw_tensor(make_type(DType::F32, {640, 640}), {})};
   const AtenCall call(example.node);
   const at::Tensor expected = call(drawn).front();
   std::vector<at::Tensor> operands = {drawn[0].clone(), drawn[1].clone()};

@@ -158,6 +158,10 @@ at::Tensor draw_tensor(const TensorType& type, const Draw& draw) {
       elements = elements + draw_floats(type.sizes, false).to(scalar) *
                                 c10::complex<double>(0, 1);
     }
+  } else if (draw.ascending_to >= 0) {
+    elements = at::randint(0, draw.ascending_to + 1, type.sizes, at::kLong);
+    elements.view(-1)[-1].fill_(draw.ascending_to);
+    elements = std::get<0>(elements.sort()).to(scalar);
   } else {
     int64_t low = draw.positive ? 1 : 0;
     int64_t high = type.dtype == DType::Bool ? 2

@@ -9,6 +9,7 @@ import sys
 
 import torch
 import weft
+from eager import EagerStep
 
 # Small, with dropout where the model has it. Sizes that do not divide: vocabularies, classes, rows of the batch. The
 # volume has few voxels because PyTorch adds up their losses one by one: at 16 x 16 x 16 that alone is 2.3e-6 off on one
@@ -23,6 +24,7 @@ MODELS = {
     "unet3d": {"channels": (8, 16), "volume": 8},
     "moe": {},
     "signals": {},
+    "windows": {},
 }
 
 ANY = [
@@ -78,12 +80,15 @@ KINDS = {
     "unet3d": IMAGES,
     "moe": TEXT + EXPERTS,
     "signals": SIGNALS,
+    "windows": ["micro-batches=2", "micro-batches=3", "data=2,micro-batches=3", "data=3,zero=3,micro-batches=2"],
 }
 
 # What the model has no room for: two heads of keys and values; 2 x 2 x 2 spatial dims of an image; pairs of products
 # in a net without any.
 NOT = {
-    *(("signals", words) for words in ANY if "tensor" in words),
+    *((model, words) for model in ("signals", "windows") for words in ANY if "tensor" in words),
+    ("windows", "data=8,zero=3"),
+    ("windows", "data=4,zero=3,shard=2"),
     ("llama", "ulysses=4"),
     ("moe", "ulysses=4"),
     ("llama", "data=2,tensor=2,ulysses=2,zero=2"),
@@ -100,7 +105,7 @@ def rank_count(words):
     count = 1
     for word in words.split(","):
         key, _, value = word.partition("=")
-        if key not in ("zero", "shard", "sequence"):
+        if key not in ("zero", "shard", "sequence", "micro-batches"):
             for size in value.split("x"):
                 count *= int(size)
     return count
@@ -121,6 +126,13 @@ def worst(got, expected):
 def make(model):
     torch.manual_seed(0)
     return importlib.import_module(model).tiny(**MODELS[model])
+
+
+def eager_step(model):
+    """What step_on_rank is held against: the loss and the gradients of eager PyTorch."""
+    module, batch, optimizer = make(model)
+    step = EagerStep(module, batch, weft.capture(module, batch, optimizer), seed=3)
+    return step.loss.item(), step.gradients
 
 
 def step_on_rank(model, words):

@@ -7,13 +7,14 @@ import re
 
 import torch
 import weft
+from eager import EagerStep
 from evaluating import first_state
 from weft import _weft
 from weft.capture import batch_tensors
 
 
 class Step:
-    """A captured step with values for its inputs, and what it gives on one rank."""
+    """A captured step with values for its inputs, and what eager PyTorch makes of them."""
 
     def __init__(self, model, batch, optimizer, name="model"):
         self.graph = weft.capture(model, batch, optimizer, name=name)
@@ -31,7 +32,7 @@ class Step:
                 self.inputs.append(first_state(self.graph, key, optimizer))
             else:
                 self.inputs.append(known[(kind, key)])
-        self.expected = self.outputs(_weft.evaluate(self.graph, "step", self.inputs, seed=3))
+        self.expected = EagerStep(model, batch, self.graph, seed=3).outputs()
         # Every value of the step: its name and sizes.
         text = str(self.graph).split("func @step")[1]
         self.values = [
@@ -48,9 +49,9 @@ class Step:
         worst = {"loss": 0.0, "gradient": 0.0, "buffer": 0.0}
         largest = max(v.abs().max().item() for (kind, _), v in self.expected.items() if kind == "gradient")
         for (kind, key), value in got.items():
-            expected = self.expected[(kind, key)].double()
             if kind not in worst or not value.is_floating_point() or value.numel() == 0:
                 continue
+            expected = self.expected[(kind, key)].double()
             # A gradient that is 0 but for rounding (of a key's bias) is measured by the others.
             scale = max(expected.abs().max().item(), 1e-3 * largest if kind == "gradient" else 0.0, 1e-30)
             worst[kind] = max(worst[kind], (value.double() - expected).abs().max().item() / scale)

@@ -4,14 +4,15 @@
 import torch
 import weft
 from weft import _weft
-from weft.capture import _batch_arguments, _loss, batch_tensors
+from weft.batch import batch_arguments, batch_tensors
+from weft.find_loss import find_loss
 
 
 def eager_step(model, batch):
     """Loss and gradients of the plain step, and the buffers after it."""
-    arguments, keywords = _batch_arguments(batch)
+    arguments, keywords = batch_arguments(batch)
     model.zero_grad(set_to_none=True)
-    loss = _loss(model(*arguments, **keywords))
+    loss = find_loss(model(*arguments, **keywords))
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     return loss.detach(), gradients, dict(model.named_buffers())

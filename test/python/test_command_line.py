@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -93,17 +94,23 @@ def test_reads_a_plan_from_the_input(model):
     assert read.stdout == written
 
 
+# The traceback of the user's code.
+LEFT = ["Traceback (most recent call last):", '  File "FILE", in leaves', "    sys.exit(3)", "SystemExit: 3"]
+
+
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("function", "message", "trace"),
     [
-        ("leaves", "in leaves: SystemExit: 3"),
-        ("is_killed", "model.py:is_killed: the Python process that captures it ended with 139"),
-        ("ends", "model.py:ends: the Python process that captures it ended with 5"),
+        ("leaves", "in leaves: SystemExit: 3", LEFT),
+        ("is_killed", "model.py:is_killed: the Python process that captures it ended with 139", []),
+        ("ends", "model.py:ends: the Python process that captures it ended with 5", []),
     ],
 )
-def test_a_process_that_ends_is_told_of(model, function, message):
+def test_a_process_that_ends_is_told_of(model, function, message, trace):
     run = weft("plan", f"{model}:{function}", "--cluster", "2xA100-80G", "--global-batch", "4")
     assert run.returncode == 2
     assert run.stdout == ""
-    assert run.stderr.splitlines()[-1].startswith("weft: error: ")
-    assert run.stderr.rstrip().endswith(message)
+    # The model's own print comes first, where it gets that far.
+    told, *below = (line for line in run.stderr.splitlines() if line != "imported")
+    assert told.startswith("weft: error: ") and told.endswith(message)
+    assert [re.sub(r'".*", line \d+', '"FILE"', line) for line in below] == trace

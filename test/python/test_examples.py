@@ -50,7 +50,7 @@ HUGGING_FACE = (
     "vit beit dinov2 swin segformer convnext resnet mobilenet_v2 clip siglip"
 )
 OPTIMIZERS = {"AdamW", "Adam", "SGD", "Adagrad", "Adafactor"}
-TINY = [path.stem for path in FILES if path.stem != "hugging_face"]
+TINY = [path.stem for path in FILES if path.stem not in ("hugging_face", "published")]
 
 
 def load(name: str) -> ModuleType:

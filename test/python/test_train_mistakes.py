@@ -56,11 +56,13 @@ def fails(given, output):
 
 def test_a_checkpoint_of_another_model(folder):
     before = sorted(folder.glob("run/*"))
+    settings = (folder / "run" / "run.json").read_text()
     narrow = [f"{GPT}:tiny", "--set", "width=32", *arguments(folder, 20)[1:]]
     message = fails([*narrow, "--resume"], folder / "run")
     assert message.startswith(f"{folder}/run/step-10 is a checkpoint of another model")
     assert "Start from the model that was saved, or give another folder" in message
     assert sorted(folder.glob("run/*")) == before
+    assert (folder / "run" / "run.json").read_text() == settings, "it goes on as it was"
 
 
 def test_a_run_is_not_overwritten(folder):
@@ -72,7 +74,9 @@ def test_a_run_is_not_overwritten(folder):
 
 def test_another_seed_would_read_other_data(folder):
     message = fails([*arguments(folder, 20), "--resume", "--seed", 5], folder / "run")
-    assert message == (f"{folder}/run/step-10 was made with the seed 0, which decides the order of data; give --seed 0")
+    assert message.startswith(
+        f"{folder}/run/step-10 cannot go on so: --seed was 0, is 5: the order of the samples follows from it. Go on with"
+    )
 
 
 @pytest.mark.parametrize(

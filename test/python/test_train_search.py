@@ -37,7 +37,7 @@ def keep(root, cache, ranks=2):
     "more",
     [
         [],
-        ["--evaluate-every", "3", "--keep-last"],
+        ["--keep-last"],
         ["--clip-norm", "1.0", "--accumulate", "2"],
     ],
 )
