@@ -3,8 +3,14 @@
 PYTHON_BIN := .venv/bin/python
 JOBS ?= $(shell nproc)
 
+# Some virtual machines announce AMX and trap on it: any bf16 matmul of PyTorch, eager ones
+# included, ends the process there.
+ifneq (,$(shell grep -m1 -o amx_tile /proc/cpuinfo 2>/dev/null))
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test campaign bench format lint sanitize docs clean
+.PHONY: help setup zoo build demo test campaign bench format lint sanitize docs clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -21,7 +27,10 @@ demo: build  ## Show what Weft does, on a model each of two kinds
 test: setup  ## Build, then run every test and check; ends with the count
 	@JOBS=$(JOBS) $(PYTHON_BIN) tools/run_tests.py
 
-campaign: build  ## Run the long tests too: ranks killed at many moments, and the like
+zoo: setup  ## Install the packages of other people's models that a campaign trains
+	@tools/zoo_setup.sh
+
+campaign: build zoo  ## Run the long tests too: ranks killed at many moments, and the like
 	@WEFT_CAMPAIGN=1 .venv/bin/pytest -q -m campaign
 
 bench: build  ## Run the benchmarks and print their tables
