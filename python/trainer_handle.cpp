@@ -149,14 +149,12 @@ Graph TrainerHandle::graph_for(const BatchTypes& types, StepKind kind) {
     return graphs_(types, kind);
   }
   meet(0);
-  Graph graph = graphs_(types, kind);
-  verify_same_graph(
-      graph,
+  return agree_on_graph(
+      graphs_(types, kind),
       *world_,
       *everybody(),
       trainer_->options().rank,
       trainer_->options().ranks);
-  return graph;
 }
 
 void TrainerHandle::meet(uint64_t step) {

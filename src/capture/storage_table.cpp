@@ -73,7 +73,8 @@ bool StorageTable::is_current(const at::Tensor& tensor) const {
     return false;
   }
   const int view = find_view(found->second, tensor);
-  return view >= 0 && found->second.is_current(view);
+  return view >= 0 && has_strides(found->second.at(view), tensor) &&
+         found->second.is_current(view);
 }
 
 void StorageTable::add(const at::Tensor& tensor, ValueId value) {
@@ -82,6 +83,7 @@ void StorageTable::add(const at::Tensor& tensor, ValueId value) {
   View made;
   made.offset = tensor.storage_offset();
   made.type = type_of(tensor);
+  made.strides = tensor.strides().vec();
   made.root = root;
   record.views.push_back(std::move(made));
   // The value has the marks in it: the memory below is worked out from it.
@@ -110,7 +112,7 @@ void StorageTable::add_views(
   WEFT_CHECK(parent >= 0, node.op, " of an unknown tensor");
   for (size_t i = 0; i < views.size(); ++i) {
     const int known = find_view(record, views[i]);
-    if (known >= 0) {
+    if (known >= 0 && has_strides(record.at(known), views[i])) {
       // The same region again: newer name, same place in the tree.
       record.at(known).value = values[i];
       record.at(known).version = record.at(record.at(known).root).version;
@@ -120,6 +122,7 @@ void StorageTable::add_views(
     view.root = record.at(parent).root;
     view.offset = views[i].storage_offset();
     view.type = type_of(views[i]);
+    view.strides = views[i].strides().vec();
     view.value = values[i];
     view.version = record.at(view.root).version;
     view.parent = parent;
@@ -183,6 +186,7 @@ std::optional<ValueId> StorageTable::remove(const c10::StorageImpl* storage) {
 int StorageTable::find_view(
     const Record& record, const at::Tensor& tensor) const {
   const DType dtype = dtype_of(tensor.scalar_type());
+  int found = -1;
   for (size_t i = 0; i < record.views.size(); ++i) {
     const View& view = record.views[i];
     if (view.is_marked || view.offset != tensor.storage_offset() ||
@@ -190,12 +194,20 @@ int StorageTable::find_view(
         tensor.sizes() != c10::IntArrayRef(view.type.sizes)) {
       continue;
     }
-    if (view.type.strides.empty() ? tensor.is_contiguous()
-                                  : view.type == type_of(tensor)) {
+    if (has_strides(view, tensor)) {
       return static_cast<int>(i);
     }
+    if (found < 0 &&
+        (view.type.strides.empty() ? tensor.is_contiguous()
+                                   : view.type == type_of(tensor))) {
+      found = static_cast<int>(i);
+    }
   }
-  return -1;
+  return found;
+}
+
+bool StorageTable::has_strides(const View& view, const at::Tensor& tensor) {
+  return tensor.strides() == c10::IntArrayRef(view.strides);
 }
 
 int StorageTable::find_around(Record& record, const View& view) {
@@ -254,6 +266,7 @@ int StorageTable::add_parts(Record& record, int root) {
   }
   sizes.push_back(2);
   strides.push_back(1);
+  parts.strides = strides;
   parts.type = make_type(
       real_type(whole.type.dtype), std::move(sizes), std::move(strides));
   parts.version = kOutOfDate;
@@ -275,6 +288,7 @@ int StorageTable::find_or_add_view(Record& record, const at::Tensor& tensor) {
   View view;
   view.offset = tensor.storage_offset();
   view.type = type_of(tensor);
+  view.strides = tensor.strides().vec();
   view.version = kOutOfDate;
   view.parent = find_around(record, view);
   if (view.parent < 0) {
@@ -311,6 +325,7 @@ int StorageTable::with_mark(Record& record, int view, const char* op) {
   View marked;
   marked.offset = memory.offset;
   marked.type = like(memory.type);
+  marked.strides = strides_of(marked.type);
   marked.is_marked = true;
   marked.version = kOutOfDate;
   marked.root = memory.root;

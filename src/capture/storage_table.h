@@ -73,6 +73,9 @@ class StorageTable {
   struct View {
     int64_t offset = 0;
     TensorType type;
+    // Those of dims of size 1 included, which the type leaves out: they say
+    // nothing about memory, but ATen chooses kernels by them.
+    Dims strides;
     // What a node below its parent makes of the elements: it has no place in
     // the memory of its own.
     bool is_marked = false;
@@ -99,8 +102,10 @@ class StorageTable {
     }
   };
 
-  // The view of the tensor's memory; -1 when there is none.
+  // The view of the tensor's memory, with the tensor's own strides of dims of
+  // size 1 if there is one; -1 when there is none.
   int find_view(const Record& record, const at::Tensor& tensor) const;
+  static bool has_strides(const View& view, const at::Tensor& tensor);
   // As find_view, adding an as_strided view of what lies around it when there
   // is none; -1 when nothing lies around it.
   int find_or_add_view(Record& record, const at::Tensor& tensor);

@@ -48,7 +48,7 @@ TEST(Nearest, MoreDevices) {
 }
 
 TEST(Nearest, MoreNodes) {
-  const Graph graph = chain_step(8, 32, 32, 64);
+  const Graph graph = chain_step(4, 8, 32, 64);
   Cluster cluster = test_cluster(2, 1e9, 1e8);
   cluster.groups.push_back({"pod", 2, cluster.groups.front().link});
   cluster.device.memory_bytes = 100;

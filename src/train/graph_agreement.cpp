@@ -2,6 +2,7 @@
 #include "train/graph_agreement.h"
 
 #include "base/error.h"
+#include "graph/structure_hash.h"
 #include "train/batch_hash.h"
 
 #include <ATen/ops/empty.h>
@@ -60,6 +61,38 @@ bool are_equal(const std::vector<int64_t>& numbers) {
   });
 }
 
+// On rank 0, the first line in which a rank's text differs from its own.
+std::string explain_difference(
+    const std::string& text, const std::string& first, World& world) {
+  size_t same = 0;
+  while (same < std::min(text.size(), first.size()) &&
+         text[same] == first[same]) {
+    ++same;
+  }
+  const std::vector<std::string> told = world.gather(
+      text == first
+          ? ""
+          : nlohmann::json({line_at(first, same), line_at(text, same)}).dump());
+  for (size_t i = 1; i < told.size(); ++i) {
+    if (!told[i].empty()) {
+      const nlohmann::json lines = nlohmann::json::parse(told[i]);
+      return cat(
+          "the ranks captured different steps: ",
+          world.rank_name(0),
+          " has \"",
+          lines[0].get<std::string>(),
+          "\" where ",
+          world.rank_name(static_cast<int64_t>(i)),
+          " has \"",
+          lines[1].get<std::string>(),
+          "\". The model must be the same on all ranks, with the same "
+          "constants and settings, and take the same path: it may depend "
+          "neither on the rank nor on random numbers of Python");
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void verify_same_step(
@@ -91,45 +124,22 @@ void verify_same_step(
   throw UserError(words);
 }
 
-void verify_same_graph(
-    const Graph& graph,
+Graph agree_on_graph(
+    Graph graph,
     World& world,
     Communicator& everybody,
     int64_t rank,
     int64_t ranks) {
   const std::string text = print(graph);
   if (are_equal(numbers_of_all(hash_of(text), everybody, ranks))) {
-    return;
+    return graph;
   }
   const std::string first = text_of_first(text, rank, everybody);
-  size_t same = 0;
-  while (same < std::min(text.size(), first.size()) &&
-         text[same] == first[same]) {
-    ++same;
+  if (are_equal(numbers_of_all(structure_hash(graph), everybody, ranks))) {
+    return rank == 0 ? std::move(graph)
+                     : parse_graph(first, "the graph of rank 0");
   }
-  const std::vector<std::string> told = world.gather(
-      text == first
-          ? ""
-          : nlohmann::json({line_at(first, same), line_at(text, same)}).dump());
-  std::string words;
-  for (size_t i = 1; i < told.size() && words.empty(); ++i) {
-    if (!told[i].empty()) {
-      const nlohmann::json lines = nlohmann::json::parse(told[i]);
-      words =
-          cat("the ranks captured different steps: ",
-              world.rank_name(0),
-              " has \"",
-              lines[0].get<std::string>(),
-              "\" where ",
-              world.rank_name(static_cast<int64_t>(i)),
-              " has \"",
-              lines[1].get<std::string>(),
-              "\". The model must be the same on all ranks, with the same "
-              "constants and settings, and take the same path: it may depend "
-              "neither on the rank nor on random numbers of Python");
-    }
-  }
-  throw UserError(world.tell_all(words));
+  throw UserError(world.tell_all(explain_difference(text, first, world)));
 }
 
 }  // namespace weft

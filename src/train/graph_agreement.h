@@ -8,12 +8,14 @@
 
 namespace weft {
 
-// All ranks have captured the same step: else their programs would wait for
-// transfers that the others do not make, or add up what does not belong
-// together. All ranks must call it. Throws UserError, the same on all ranks,
-// with the first line that differs.
-void verify_same_graph(
-    const Graph& graph,
+// The graph that all ranks run, which is that of rank 0. Ranks may have
+// recorded independent calls in different orders, but what they captured must
+// compute the same: else their programs would wait for transfers that the
+// others do not make, or add up what does not belong together. All ranks must
+// call it. Throws UserError, the same on all ranks, with the first line that
+// differs.
+Graph agree_on_graph(
+    Graph graph,
     World& world,
     Communicator& everybody,
     int64_t rank,

@@ -99,7 +99,6 @@ def on_ranks(ranks, folder, cells):
     """The loss and the gradients of one step of every (options of build, words), from real processes."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(cells, folder / "cells")
-    paths = [*sys.path, os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"),
@@ -108,7 +107,7 @@ def on_ranks(ranks, folder, cells):
         capture_output=True,
         text=True,
         timeout=1200,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return [torch.load(folder / f"{number}") for number in range(len(cells))]

@@ -54,6 +54,8 @@ def test_a_step_that_differs_is_found(tmp_path, monkeypatch):
     """The comparison itself: a model whose second build has other weights is different."""
     import cell
 
+    # The packages of the zoo stay out of what later tests import.
+    monkeypatch.setattr(sys, "path", [*sys.path])
     builds = iter(range(100))
 
     def changed(name, seed=0, is_double=False):

@@ -131,8 +131,9 @@ def main(results, cells):
         is_over = False
         try:
             entry = compare(name, kind)
+            # A step that one rank refuses leaves the others inside of it: run.py starts again after this cell.
+            is_over = entry["outcome"] == "refused" and KINDS[kind][1] > 1
         except Exception as error:
-            # What other ranks do now is not known: run.py starts again after this cell.
             entry = {
                 "outcome": "failed",
                 "message": f"{type(error).__name__}: {error}",

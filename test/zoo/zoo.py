@@ -3,8 +3,10 @@
 
 import importlib
 import pathlib
+import random
 import sys
 
+import numpy
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map
@@ -50,8 +52,7 @@ def _declare_operators_of_torchvision():
 
 
 def names(packages=PACKAGES):
-    """All models, as "package/name". A package that cannot be imported is an error: `make zoo` installs them."""
-    use_packages()
+    """All models, as "package/name". The packages themselves are imported when a model is built."""
     found = []
     for package in packages:
         found += [f"{package}/{name}" for name in importlib.import_module(f"packages.{package}").MODELS]
@@ -63,7 +64,7 @@ def build(name, seed=0, is_double=False):
     use_packages()
     package, _, model_name = name.partition("/")
     function = importlib.import_module(f"packages.{package}").MODELS[model_name]
-    torch.manual_seed(seed)
+    seed_everything(seed)
     model, batch = function()
     without_dropout(model)
     if is_double:
@@ -71,6 +72,13 @@ def build(name, seed=0, is_double=False):
         batch = tree_map(lambda x: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x, batch)
     # Its steps change no parameter, so that every step has the gradients of the same ones.
     return model, batch, torch.optim.SGD(model.parameters(), lr=0.0)
+
+
+def seed_everything(seed):
+    """Some packages choose initial values by Python's or NumPy's random numbers."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
 
 
 def without_dropout(model):

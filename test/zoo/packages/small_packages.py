@@ -433,6 +433,9 @@ def open_clip_coca():
             output_tokens=True,
         ),
     )
+    # The package leaves some parameters as the memory was, for a checkpoint to fill.
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
     loss = CoCaLoss(caption_loss_weight=1.0, clip_loss_weight=1.0, pad_id=0)
 
     def total(model, image, text):
