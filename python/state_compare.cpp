@@ -118,7 +118,7 @@ bool StateWatch::is_same(const Remembered& before, PyObject* now) const {
     case Kind::Left:
       return now != nullptr && Py_TYPE(now) == Py_TYPE(was);
     case Kind::Length:
-      return now == was && PyObject_Size(now) == before.number;
+      return now == was && element_count(now) == before.number;
     case Kind::Plain:
       return now == was || (now != nullptr && is_equal(was, now));
     default:
@@ -130,7 +130,7 @@ bool StateWatch::is_same(const Remembered& before, PyObject* now) const {
   const size_t size = before.children.size();
   switch (before.kind) {
     case Kind::Sequence:
-      if (static_cast<size_t>(PyObject_Size(now)) != size) {
+      if (static_cast<size_t>(element_count(now)) != size) {
         return false;
       }
       for (size_t i = 0; i < size; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state_values.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace py = pybind11;
@@ -17,7 +18,13 @@ py::object borrowed(PyObject* object) {
 }
 
 std::string text_of(PyObject* object) {
-  return py::str(borrowed(object)).cast<std::string>();
+  PyObject* text = PyObject_Str(object);
+  if (text == nullptr) {
+    // A class of the script's whose objects cannot be printed.
+    PyErr_Clear();
+    return Py_TYPE(object)->tp_name;
+  }
+  return py::reinterpret_steal<py::str>(text).cast<std::string>();
 }
 
 bool is_equal(PyObject* a, PyObject* b) {
@@ -60,6 +67,26 @@ py::object random_state(PyObject* source) {
     return object.attr("getstate")();
   }
   return py::str(object.attr("bit_generator").attr("state"));
+}
+
+Py_ssize_t element_count(PyObject* container) {
+  if (PyList_Check(container)) {
+    return PyList_GET_SIZE(container);
+  }
+  if (PyTuple_Check(container)) {
+    return PyTuple_GET_SIZE(container);
+  }
+  if (PyDict_Check(container)) {
+    return PyDict_GET_SIZE(container);
+  }
+  if (PyAnySet_Check(container)) {
+    return PySet_GET_SIZE(container);
+  }
+  const Py_ssize_t size = PyObject_Size(container);
+  if (size < 0) {
+    PyErr_Clear();
+  }
+  return std::max<Py_ssize_t>(size, 0);
 }
 
 py::object element(PyObject* sequence, size_t i) {

@@ -218,7 +218,7 @@ Remembered StateWatch::remember(
       std::find(on_path.begin(), on_path.end(), value) != on_path.end();
   const bool is_sequence = PyList_Check(value) || PyTuple_Check(value);
   if (is_sequence || PyDict_Check(value) || PyAnySet_Check(value)) {
-    const Py_ssize_t size = PyObject_Size(value);
+    const Py_ssize_t size = element_count(value);
     if (is_deep || size > kMaxElements) {
       made.kind = Kind::Length;
       made.number = static_cast<uint32_t>(size);
@@ -232,7 +232,7 @@ Remembered StateWatch::remember(
   on_path.push_back(value);
   if (is_sequence || kind == "sequence") {
     made.kind = Kind::Sequence;
-    const auto size = static_cast<size_t>(PyObject_Size(value));
+    const auto size = static_cast<size_t>(element_count(value));
     for (size_t i = 0; i < size; ++i) {
       const py::object item = element(value, i);
       made.children.emplace_back(

@@ -4,6 +4,8 @@
 python cell.py RESULTS CELL...     where a cell is MODEL=KIND
 """
 
+import copy
+import functools
 import json
 import os
 import pathlib
@@ -62,16 +64,23 @@ def steps_of_weft(name, kind, batches, is_double=False):
     return found, buffers_of(model)
 
 
-def differences(name, kind, is_double=False):
-    """By how much the steps of Weft differ from those of eager PyTorch, and where."""
+# The cells of one model follow each other, so its reference is computed once for all of them.
+@functools.lru_cache(maxsize=2)
+def reference(name, is_double=False):
+    """Two batches, the steps that eager PyTorch takes on them, and its buffers after them."""
     # The second batch has other values of the same shapes: what a step read from the first must not stay in it.
     batches = [build(name, is_double=is_double)[1], build(name, seed=1, is_double=is_double)[1]]
     twin, _, _ = build(name, is_double=is_double)
-    expected = [eager_step(twin, batch) for batch in batches]
-    got, buffers = steps_of_weft(name, kind, batches, is_double)
+    return batches, [eager_step(twin, copy.deepcopy(batch)) for batch in batches], buffers_of(twin)
+
+
+def differences(name, kind, is_double=False):
+    """By how much the steps of Weft differ from those of eager PyTorch, and where."""
+    batches, expected, expected_buffers = reference(name, is_double)
+    got, buffers = steps_of_weft(name, kind, copy.deepcopy(batches), is_double)
     each = [worst(mine, theirs) for mine, theirs in zip(got, expected)]
     gradient, whose = max((difference[1:] for difference in each), key=lambda one: one[0])
-    buffer, which = buffer_difference(buffers, buffers_of(twin))
+    buffer, which = buffer_difference(buffers, expected_buffers)
     loss = max(difference[0] for difference in each)
     return {"loss": loss, "gradient": gradient, "whose": whose, "buffer": buffer, "which": which}
 

@@ -125,7 +125,10 @@ def run_cells(ranks, cells, results, seconds, told=print):
         found = {}
         for entry in entries(part):
             found.setdefault((entry["model"], entry["kind"]), entry)
-        if ending and len(found) < len(now) and not any(entry["outcome"] == "failed" for entry in found.values()):
+        # A cell that was refused or has failed ends its ranks by itself, and what ended them is not the next cell's.
+        last = ("failed", "refused") if ranks > 1 else ("failed",)
+        is_told = any(entry["outcome"] in last for entry in found.values())
+        if ending and len(found) < len(now) and not is_told:
             model, kind = next(cell for cell in now if cell not in found)
             tail = log.read_text(errors="replace")[-2000:]
             found[(model, kind)] = {"model": model, "kind": kind, "outcome": "failed", "message": ending, "trace": tail}
@@ -139,6 +142,16 @@ def run_cells(ranks, cells, results, seconds, told=print):
         left = [cell for cell in left if cell not in found]
     part.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
+
+
+def suits(model, kind):
+    """Whether a plan kind says anything of such a model: experts are split where there are some, space where there is."""
+    package = model.partition("/")[0]
+    if kind == "expert":
+        return package == "hugging_face_experts" or "moe" in model
+    if kind == "spatial":
+        return package in ("timm_images", "torchvision_images", "diffusers_models", "monai_volumes", "segmentation_models")
+    return True
 
 
 def main():
@@ -159,7 +172,7 @@ def main():
             (name, kind)
             for name in chosen
             for kind in arguments.kinds.split(",")
-            if KINDS[kind][1] == ranks and (name, kind) not in known
+            if KINDS[kind][1] == ranks and suits(name, kind) and (name, kind) not in known
         ]
         run_cells(ranks, cells, arguments.results, arguments.seconds)
 
