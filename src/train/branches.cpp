@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "execute/guard.h"
+#include "ops/call.h"
 
 #include <algorithm>
 #include <iostream>
@@ -30,6 +31,27 @@ std::optional<std::string> failure_of(
   return std::nullopt;
 }
 
+std::vector<std::string> guard_names(const Block& block) {
+  std::vector<std::string> names;
+  for (const Node& node : block.function.nodes) {
+    if (is_guard(node)) {
+      names.push_back(block.function[node.results.front()].name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Whether a value that Python read is checked by all ranks: then all of them
+// stop at it together, and can take another path together.
+bool all_ranks_guard(const Program& program) {
+  const std::vector<std::string> first = guard_names(program.blocks.front());
+  return std::all_of(
+      program.blocks.begin(), program.blocks.end(), [&](const Block& block) {
+        return guard_names(block) == first;
+      });
+}
+
 }  // namespace
 
 void run_branch(
@@ -50,7 +72,7 @@ void run_branch(
       return;
     }
     WEFT_CHECK_USER(
-        steps[i]->program.blocks.size() == 1,
+        all_ranks_guard(steps[i]->program),
         *failure,
         ". In a pipeline the other stages cannot take another path. ",
         kAdvice);
