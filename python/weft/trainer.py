@@ -110,7 +110,7 @@ class Trainer:
         self._table = StepTable(
             model, optimizer, captured, lambda: this()._gather_model(), lambda: dict(this()._core.whole_batch())
         )
-        self._core = _weft.Trainer(self._table.capture, options)
+        self._core = _weft.Trainer(lambda evaluation, sizes: this()._capture(evaluation, sizes), options)
         # By name, the script's copy that the steps know of: of a tensor its last writing, of a state the object.
         self._seen = {}
         self._found_for = None
@@ -237,6 +237,16 @@ class Trainer:
             step, _ = self._table.find(batch, evaluation, is_step, sizes)
         self._core.select(step.state_name)
         return step, tensors
+
+    def _capture(self, evaluation, sizes):
+        try:
+            return self._table.capture(evaluation, sizes)
+        finally:
+            # The capture has written into buffers and put them back: that is no change of the script's, whose copies
+            # are older than the steps' tensors after the next step.
+            for name, mine, tensor, _ in self._kept:
+                if tensor is None:
+                    self._seen[name] = (mine._version, mine.data_ptr())
 
     def _tensors(self, batch):
         """Likewise, for who asks the core about the step: nothing is captured for training."""
