@@ -145,6 +145,10 @@ Axes axes_of(const Layout& layout) {
 }
 
 Levels canonical(const Levels& levels, int64_t size, const Mesh& mesh) {
+  // A dim without elements has nothing to split.
+  if (size == 0) {
+    return {};
+  }
   Levels out;
   for (const Level& level : with_all_sizes(levels, size)) {
     if (level.size == 1 && level.axes.empty()) {

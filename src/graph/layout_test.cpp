@@ -45,6 +45,7 @@ TEST(Layout, TheSamePiecesAreWrittenInOneWay) {
   EXPECT_EQ(written("[tensor, -]", "f32[6, 2]"), "[tensor:6, -]");
   EXPECT_EQ(written("[(tensor 16)]", "f32[96]"), "[(tensor:6 16)]");
   EXPECT_EQ(written("[(2 3 1)]", "f32[6]"), "[-]");
+  EXPECT_EQ(written("[(0 tensor:16)]", "f32[0]"), "[-]");
 }
 
 TEST(Layout, ErrorsNameTheLayoutAndTheAxis) {
