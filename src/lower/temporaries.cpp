@@ -3,6 +3,7 @@
 // lowest place, the largest first, and what found none first in another try.
 #include "lower/temporaries.h"
 
+#include "base/error.h"
 #include "program/live_bytes.h"
 
 #include <algorithm>
@@ -16,6 +17,9 @@ namespace {
 
 constexpr int kEnd = std::numeric_limits<int>::max();
 constexpr int kTries = 64;
+// Of more than so many, one order is taken instead of the best of many: placing
+// takes the square of their number.
+constexpr size_t kMany = 256;
 
 struct Rectangle {
   int64_t offset = -1;
@@ -130,6 +134,10 @@ int64_t room_bytes(
     const KernelMemory& memory, size_t next, int64_t next_bytes) {
   Packing packing(memory, next, next_bytes);
   const int64_t all = packing.all();
+  if (memory.temporaries.size() > kMany) {
+    WEFT_CHECK(packing.fits(all), "temporaries beyond the sum of their bytes");
+    return next_bytes > 0 ? aligned(packing.end()) : packing.end();
+  }
   int64_t room = packing.least();
   // In steps of a sixteenth of what there is between the two.
   const int64_t step = std::max(aligned((all - room) / 16), kAlignmentBytes);

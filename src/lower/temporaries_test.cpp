@@ -53,5 +53,22 @@ TEST(RoomBytes, TakesNoTimeForThousandsOneAfterTheOther) {
   EXPECT_EQ(room_bytes(run.finish(), 0, 0), 256 + 128);
 }
 
+TEST(RoomBytes, TakesNoTimeForThousandsThatStay) {
+  // A depthwise convolution in f64 keeps what each group gives until the last.
+  KernelRun run(1);
+  std::vector<KernelRun::Taken> kept;
+  for (int group = 0; group < 2000; ++group) {
+    const auto operand = run.take(1024);
+    kept.push_back(run.take(64 + 64 * (group % 3)));
+    run.give_back({operand});
+  }
+  run.make(0);
+  run.give_back(kept);
+  const KernelMemory memory = run.finish();
+  const int64_t bytes = room_bytes(memory, 0, 4096);
+  EXPECT_GE(bytes, 2000 * 64);
+  EXPECT_LE(bytes, 2000 * 192 + 2 * 1024);
+}
+
 }  // namespace
 }  // namespace weft
