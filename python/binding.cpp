@@ -170,7 +170,7 @@ void bind_capture(py::module_& module) {
             if (capture.recorder().mode() == RecordMode::Real) {
               return {true, tensor.detach().clone()};
             }
-            return {true, replay(*left.again, left.constants).front()};
+            return {true, replay(*left.again, left.known).front()};
           })
       .def(
           "replace_buffer",

@@ -278,20 +278,21 @@ def _retype_batch(batch, types):
 
 @contextlib.contextmanager
 def _left_as_it_was(model):
-    gradients = {p: p.grad for p in model.parameters()}
+    # A buffer may have a gradient too: one that a loss starts from, and that requires_grad_ was called on.
+    gradients = {tensor: tensor.grad for tensor in (*model.parameters(), *model.buffers()) if tensor.is_leaf}
     storages = [(p, p.data) for p in model.parameters()]
     buffers = {b: b.detach().clone() for b in model.buffers()}
     try:
         with torch.random.fork_rng(devices=[]):
-            for parameter in gradients:
-                parameter.grad = None
+            for leaf in gradients:
+                leaf.grad = None
             yield
     finally:
         for parameter, data in storages:
             if parameter.data.untyped_storage()._cdata != data.untyped_storage()._cdata:
                 parameter.data = data
-        for parameter, gradient in gradients.items():
-            parameter.grad = gradient
+        for leaf, gradient in gradients.items():
+            leaf.grad = gradient
         with torch.no_grad():
             for buffer, before in buffers.items():
                 buffer.copy_(before)

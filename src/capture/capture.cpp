@@ -152,13 +152,34 @@ Capture::Left Capture::left(const at::Tensor& tensor) {
     return left;
   }
   left.is_made = true;
-  left.again = constant_part(step, *value);
+  left.again = constant_part(step, *value, [this](const Input& input) {
+    return known_tensor(input).defined();
+  });
   if (left.again) {
     for (const Input& input : left.again->inputs) {
-      left.constants.push_back(recorder_->constant(input.keys.front()));
+      left.known.push_back(known_tensor(input));
     }
   }
   return left;
+}
+
+at::Tensor Capture::known_tensor(const Input& input) const {
+  if (input.kind == InputKind::Constant) {
+    return recorder_->constant(input.keys.front());
+  }
+  if (input.kind != InputKind::Buffer) {
+    return {};
+  }
+  for (const Held& buffer : buffers_) {
+    if (buffer.names.front() == input.keys.front()) {
+      // What follows from a buffer that each step changes is another in each.
+      const bool is_kept =
+          recorder_->value_if_any(buffer.tensor) == buffer.value;
+      return is_kept && !is_hollow(buffer.tensor) ? buffer.tensor
+                                                  : at::Tensor();
+    }
+  }
+  return {};
 }
 
 Graph Capture::finish(

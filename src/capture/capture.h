@@ -57,10 +57,10 @@ class Capture {
   struct Left {
     // The step computed it.
     bool is_made = false;
-    // It follows from constants alone: a function that makes it again, and
-    // what that takes.
+    // It follows from constants and from buffers that the step leaves as they
+    // are: a function that makes it again, and what that takes.
     std::optional<Function> again;
-    std::vector<at::Tensor> constants;
+    std::vector<at::Tensor> known;
   };
   Left left(const at::Tensor& tensor);
 
@@ -86,6 +86,8 @@ class Capture {
       InputKind kind,
       const std::optional<std::vector<NamedTensor>>& saved);
   void return_init(const std::vector<Held>& held, OutputKind kind);
+  // What is known of an input before the step; undefined where nothing is.
+  at::Tensor known_tensor(const Input& input) const;
 
   std::string name_;
   std::shared_ptr<Recorder> recorder_;

@@ -6,7 +6,10 @@
 
 namespace weft {
 
-std::optional<Function> constant_part(const Function& step, ValueId value) {
+std::optional<Function> constant_part(
+    const Function& step,
+    ValueId value,
+    const std::function<bool(const Input&)>& is_known) {
   std::vector<bool> needed(step.values.size(), false);
   needed[index(value)] = true;
   Function part;
@@ -32,7 +35,7 @@ std::optional<Function> constant_part(const Function& step, ValueId value) {
     if (!needed[index(input.value)]) {
       continue;
     }
-    if (input.kind != InputKind::Constant) {
+    if (!is_known(input)) {
       return std::nullopt;
     }
     part.inputs.push_back(input);

@@ -125,7 +125,7 @@ void Recorder::begin_function(std::string name, Phase phase) {
   forward_indexed_ = false;
   forward_by_signature_.clear();
   first_of_.clear();
-  is_written_.clear();
+  written_at_.clear();
 }
 
 ValueId Recorder::bind(Tape& tape, const at::Tensor& tensor, Input input) {
@@ -177,7 +177,8 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
 ValueId Recorder::add_unnamed(const at::Tensor& tensor, ValueId before) {
   const std::string key = cat("unnamed.", unnamed_++);
   before_.function.outputs.push_back({OutputKind::Buffer, key, before});
-  is_written_.emplace(tensor.storage().unsafeGetStorageImpl(), false);
+  written_at_.emplace(
+      tensor.storage().unsafeGetStorageImpl(), std::nullopt);
   // The model does not know it.
   return bind_input(
       tensor,
@@ -201,7 +202,8 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
       {.kind = InputKind::Constant, .keys = {constant.name}, .trained = false});
   constants_.push_back(std::move(constant));
   kept_.push_back(tensor);
-  is_written_.emplace(tensor.storage().unsafeGetStorageImpl(), false);
+  written_at_.emplace(
+      tensor.storage().unsafeGetStorageImpl(), std::nullopt);
   if (mode_ == RecordMode::Hollow) {
     known_[static_cast<int32_t>(value)] = dense.clone();
   }
@@ -225,7 +227,7 @@ void Recorder::verify_writes() {
   closed_ = true;
   for (size_t i = 0; i < kept_.size(); ++i) {
     const c10::StorageImpl* storage = kept_[i].storage().unsafeGetStorageImpl();
-    if (!is_written_[storage]) {
+    if (!written_at_[storage]) {
       continue;
     }
     if (mode_ == RecordMode::Real) {
@@ -240,18 +242,19 @@ void Recorder::verify_writes() {
     const auto held = kept_[i].storage().getWeakStorageImpl();
     kept_[i].reset();
     if (held.expired()) {
-      is_written_.erase(storage);
+      written_at_.erase(storage);
     }
   }
   closed_ = false;
-  for (const auto& [storage, is_written] : is_written_) {
-    if (is_written) {
+  for (const auto& [storage, line] : written_at_) {
+    if (line) {
       refused_storage_ = storage;
       refuse(
           false,
           "[capture] the step writes into a tensor that is neither a "
           "parameter nor a buffer, and what it writes would be lost. Register "
-          "it with register_buffer");
+          "it with register_buffer",
+          *line);
     }
   }
 }
@@ -397,7 +400,7 @@ void Recorder::storage_released(const c10::StorageImpl* storage) {
   if (closed_) {
     return;
   }
-  is_written_.erase(storage);
+  written_at_.erase(storage);
   before_.table.remove(storage);
   const auto value = now_.table.remove(storage);
   if (value && !now_.function.nodes.empty() && phase_ != Phase::Init) {
@@ -406,8 +409,13 @@ void Recorder::storage_released(const c10::StorageImpl* storage) {
 }
 
 void Recorder::refuse(bool needs_values, std::string message) {
-  if (const std::string where = needs_values ? "" : place(); !where.empty()) {
-    message += cat("\n  at ", where);
+  refuse(needs_values, std::move(message), needs_values ? "" : place());
+}
+
+void Recorder::refuse(
+    bool needs_values, std::string message, const std::string& line) {
+  if (!line.empty()) {
+    message += cat("\n  at ", line);
   }
   refusal_ = Refusal{needs_values, std::move(message)};
   throw UserError(refusal_->message);

@@ -191,6 +191,9 @@ class Recorder : public StorageObserver,
   void check_written(const OpInfo& info, const at::Tensor& tensor);
   void check_sparse(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
   [[noreturn]] void refuse(bool needs_values, std::string message);
+  // Likewise, of a line that ran earlier.
+  [[noreturn]] void refuse(
+      bool needs_values, std::string message, const std::string& line);
   // " in module blocks.0", or "" outside of one: for messages.
   std::string in_module() const;
   std::string place() const { return place_ ? place_() : ""; }
@@ -228,9 +231,10 @@ class Recorder : public StorageObserver,
   // Real tensors that became constants stay alive, so that their addresses are
   // not used again.
   std::vector<at::Tensor> kept_;
-  // Storages of constants and of tensors without a name, and whether the step
-  // has written into them.
-  std::unordered_map<const c10::StorageImpl*, bool> is_written_;
+  // Storages of constants and of tensors without a name; once the step has
+  // written into one, the line that did.
+  std::unordered_map<const c10::StorageImpl*, std::optional<std::string>>
+      written_at_;
   std::unordered_map<int32_t, at::Tensor> known_;
   // Layers repeat, and so do their calls.
   std::unordered_map<std::string, std::vector<TensorType>> types_of_call_;

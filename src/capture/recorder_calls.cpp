@@ -307,9 +307,9 @@ void Recorder::call_mutation(
   for (size_t i = 0; i < mutated.size(); ++i) {
     now_.table.write(mutated[i], values[own + i]);
     if (const auto known =
-            is_written_.find(mutated[i].storage().unsafeGetStorageImpl());
-        known != is_written_.end()) {
-      known->second = true;
+            written_at_.find(mutated[i].storage().unsafeGetStorageImpl());
+        known != written_at_.end() && !known->second) {
+      known->second = place();
     }
   }
   if (mode_ == RecordMode::Real) {

@@ -14,6 +14,8 @@ class Step(nn.Module):
         super().__init__()
         self.layer = nn.Linear(4, 4)
         self.register_buffer("average", torch.zeros(4))
+        self.register_buffer("frequencies", torch.rand(4))
+        self.register_buffer("zero", torch.zeros(()))
         self.step = forward
 
     def forward(self, x):
@@ -55,6 +57,19 @@ def table_made_when_first_needed(module, h):
     return (h * module.table).square().mean()
 
 
+def table_of_a_buffer_made_when_first_needed(module, h):
+    """As rotary embeddings keep what follows from their frequencies."""
+    if not hasattr(module, "waves"):
+        module.waves = torch.sin(torch.arange(4.0) * module.frequencies)
+        module.register_buffer("bias", -module.frequencies.square(), persistent=False)
+    return (h * module.waves + module.bias).square().mean()
+
+
+def loss_that_starts_from_a_buffer(module, h):
+    loss = module.zero.requires_grad_()
+    return loss + h.square().mean()
+
+
 @pytest.mark.parametrize("parallel", ["", "micro-batches=2"])
 @pytest.mark.parametrize(
     "forward",
@@ -65,6 +80,8 @@ def table_made_when_first_needed(module, h):
         joined_to_nothing,
         average_bound_anew,
         table_made_when_first_needed,
+        table_of_a_buffer_made_when_first_needed,
+        loss_that_starts_from_a_buffer,
     ],
 )
 def test_step_is_that_of_eager_pytorch(forward, parallel):
