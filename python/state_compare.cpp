@@ -173,8 +173,11 @@ bool StateWatch::is_same(const Remembered& before, PyObject* now) const {
     default:
       break;
   }
-  // Tensors.
-  if (now != was && !before.mark->is_hollow) {
+  return is_same_tensor(before, now);
+}
+
+bool StateWatch::is_same_tensor(const Remembered& before, PyObject* now) const {
+  if (now != before.object.ptr() && !before.mark->is_hollow) {
     return false;
   }
   const at::Tensor& tensor = THPVariable_Unpack(now);
@@ -185,12 +188,26 @@ bool StateWatch::is_same(const Remembered& before, PyObject* now) const {
     // What an earlier step left there, which nobody can read.
     return is_hollow(tensor);
   }
-  if (tensor.requires_grad() != before.mark->requires_grad) {
-    return false;
+  return tensor.requires_grad() == before.mark->requires_grad &&
+         has_same_hooks(before, now) &&
+         (before.kind == Kind::Parameter ||
+          (Remembered::TensorMark::version_of(tensor) == before.mark->version &&
+           Remembered::TensorMark::data_of(tensor) == before.mark->data));
+}
+
+bool StateWatch::has_same_hooks(const Remembered& before, PyObject* now) const {
+  const std::array<PyObject*, 2> hooks = hooks_of(now);
+  for (size_t i = 0; i < hooks.size(); ++i) {
+    // Where there was none, hooks may have come and gone.
+    const bool had_any =
+        !before.children.empty() && before.children[i].second.object;
+    if (had_any ? !is_same(before.children[i].second, hooks[i])
+                : hooks[i] != nullptr && PyDict_GET_SIZE(hooks[i]) != 0) {
+      return false;
+    }
   }
-  return before.kind == Kind::Parameter ||
-         (Remembered::TensorMark::version_of(tensor) == before.mark->version &&
-          Remembered::TensorMark::data_of(tensor) == before.mark->data);
+  return accumulator_hooks(THPVariable_Unpack(now)) ==
+         before.mark->accumulator_hooks;
 }
 
 std::optional<std::string> StateWatch::difference() {
@@ -267,7 +284,11 @@ std::string StateWatch::difference(
           item != nullptr && item == value.object.ptr() &&
           value.kind == Kind::Parameter &&
           value.mark->requires_grad != THPVariable_Unpack(item).requires_grad();
-      return is_flag ? cat(name, ".requires_grad") : name;
+      const bool is_hook = item != nullptr && value.mark &&
+                           item == value.object.ptr() && !is_flag &&
+                           !has_same_hooks(value, item);
+      return cat(
+          name, is_flag ? ".requires_grad" : (is_hook ? "'s hooks" : ""));
     }
   }
   return path;
@@ -348,11 +369,8 @@ void StateWatch::put_back(const Remembered& before) const {
     }
     return;
   }
-  if (before.kind == Kind::Parameter) {
-    const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
-    if (tensor.requires_grad() != before.mark->requires_grad) {
-      tensor.set_requires_grad(before.mark->requires_grad);
-    }
+  if (before.kind == Kind::Parameter || before.kind == Kind::Tensor) {
+    put_back_tensor(before);
     return;
   }
   const bool is_mutable =
@@ -371,6 +389,23 @@ void StateWatch::put_back(const Remembered& before) const {
   }
   for (const auto& [key, value] : before.children) {
     put_back(value);
+  }
+}
+
+void StateWatch::put_back_tensor(const Remembered& before) const {
+  PyObject* const object = before.object.ptr();
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (before.kind == Kind::Parameter &&
+      tensor.requires_grad() != before.mark->requires_grad) {
+    tensor.set_requires_grad(before.mark->requires_grad);
+  }
+  const std::array<PyObject*, 2> hooks = hooks_of(object);
+  for (size_t i = 0; i < hooks.size(); ++i) {
+    if (!before.children.empty() && before.children[i].second.object) {
+      put_back(before.children[i].second);
+    } else if (hooks[i] != nullptr) {
+      borrowed(hooks[i]).attr("clear")();
+    }
   }
 }
 

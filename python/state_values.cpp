@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state_values.h"
 
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -98,6 +103,22 @@ py::object element(PyObject* sequence, size_t i) {
     return borrowed(PyTuple_GET_ITEM(sequence, at));
   }
   return py::reinterpret_steal<py::object>(PySequence_GetItem(sequence, at));
+}
+
+std::array<PyObject*, 2> hooks_of(PyObject* tensor) {
+  const auto* variable = reinterpret_cast<const THPVariable*>(tensor);
+  return {variable->backward_hooks, variable->post_accumulate_grad_hooks};
+}
+
+size_t accumulator_hooks(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr || meta->grad_fn_) {
+    return 0;
+  }
+  const auto node = meta->grad_accumulator_.lock();
+  // Which of them are of Python, and still there, PyTorch does not tell.
+  return node == nullptr ? 0
+                         : node->pre_hooks().size() + node->post_hooks().size();
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,19 @@ bool is_equal(PyObject* one, PyObject* other);
 pybind11::object bytes_of(PyObject* array);
 // Where a source of random numbers is.
 pybind11::object random_state(PyObject* source);
-// How many elements a list, tuple, dict, set or deque holds, whatever a class of
-// the script's says of its length.
+// How many elements a list, tuple, dict, set or deque holds, whatever a class
+// of the script's says of its length.
 Py_ssize_t element_count(PyObject* container);
 // The element i of a list, tuple or deque.
 pybind11::object element(PyObject* sequence, size_t i);
+
+// The dicts with the hooks that Python has registered on a tensor, nullptr
+// where there was never one: those that see the gradient before it is
+// accumulated, and those that run afterwards.
+std::array<PyObject*, 2> hooks_of(PyObject* tensor);
+// How many hooks were ever put on the node that accumulates the gradient of a
+// leaf.
+size_t accumulator_hooks(const at::Tensor& tensor);
 
 struct Remembered::TensorMark {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
@@ -34,6 +43,7 @@ struct Remembered::TensorMark {
   bool is_hollow = false;
   const void* data = nullptr;
   int64_t version = 0;
+  size_t accumulator_hooks = 0;
 
   explicit TensorMark(const at::Tensor& tensor)
       : dtype(tensor.scalar_type()),
@@ -41,7 +51,8 @@ struct Remembered::TensorMark {
         requires_grad(tensor.requires_grad()),
         is_hollow(weft::is_hollow(tensor)),
         data(data_of(tensor)),
-        version(version_of(tensor)) {}
+        version(version_of(tensor)),
+        accumulator_hooks(weft::accumulator_hooks(tensor)) {}
 
   bool has_type(const at::Tensor& tensor) const {
     return tensor.scalar_type() == dtype &&

@@ -170,7 +170,10 @@ Remembered StateWatch::remember_members(
   while (PyDict_Next(mapping, &position, &key, &value)) {
     Remembered child;
     if (THPVariable_Check(value)) {
-      child = remember_tensor(value, is_own ? Kind::Parameter : Kind::Tensor);
+      child = remember_tensor(
+          cat(path, ".", text_of(key)),
+          value,
+          is_own ? Kind::Parameter : Kind::Tensor);
     } else if (is_own || value == Py_None) {
       child = {.kind = Kind::Identity, .object = borrowed(value)};
     } else {
@@ -188,12 +191,22 @@ Remembered StateWatch::remember_members(
   return made;
 }
 
-Remembered StateWatch::remember_tensor(PyObject* value, Kind kind) const {
-  return {
+Remembered StateWatch::remember_tensor(
+    const std::string& path, PyObject* value, Kind kind) {
+  Remembered made{
       .kind = kind,
       .object = borrowed(value),
       .mark =
           std::make_shared<Remembered::TensorMark>(THPVariable_Unpack(value))};
+  Stack on_path;
+  const std::array<PyObject*, 2> hooks = hooks_of(value);
+  if (hooks[0] != nullptr || hooks[1] != nullptr) {
+    for (PyObject* each : hooks) {
+      made.children.emplace_back(
+          py::none(), remember(cat(path, "'s hooks"), each, on_path));
+    }
+  }
+  return made;
 }
 
 Remembered StateWatch::remember(
@@ -211,7 +224,7 @@ Remembered StateWatch::remember(
     const at::Tensor& tensor = THPVariable_Unpack(value);
     const bool is_dense =
         tensor.layout() == at::kStrided && !tensor.is_nested();
-    return is_dense ? remember_tensor(value, Kind::Tensor) : made;
+    return is_dense ? remember_tensor(path, value, Kind::Tensor) : made;
   }
   const bool is_deep =
       on_path.size() >= kMaxDepth || count_ > kMaxValues ||

@@ -5,8 +5,9 @@
 //
 // Objects are compared by identity and attribute by attribute, containers of
 // data by their elements, numbers and strings by value, tensors by identity,
-// version and type; parameters and buffers of the model, which steps change,
-// by identity and type alone. All functions need the interpreter's lock.
+// version, type and hooks; parameters and buffers of the model, which steps
+// change, by identity, type and hooks. All functions need the interpreter's
+// lock.
 #pragma once
 
 #include "torch_modes.h"
@@ -45,6 +46,7 @@ struct Remembered {
   // Kind Length: how many; kind Object: which node.
   uint32_t number = 0;
   pybind11::object object = {};
+  // Of a tensor, what its hooks are kept in, where it has any.
   std::vector<std::pair<pybind11::object, Remembered>> children = {};
   std::shared_ptr<TensorMark> mark = {};
   // Kind Array: the elements; kind Random: the state.
@@ -118,7 +120,8 @@ class StateWatch {
 
   using Stack = std::vector<PyObject*>;
   Remembered remember(const std::string& path, PyObject* value, Stack& on_path);
-  Remembered remember_tensor(PyObject* value, Remembered::Kind kind) const;
+  Remembered remember_tensor(
+      const std::string& path, PyObject* value, Remembered::Kind kind);
   Remembered remember_members(
       const std::string& path, PyObject* mapping, bool is_tensor_own);
   uint32_t add_node(const std::string& path, PyObject* object, Node node);
@@ -128,6 +131,8 @@ class StateWatch {
 
   bool is_relevant(PyObject* name) const;
   bool is_same(const Remembered& before, PyObject* now) const;
+  bool is_same_tensor(const Remembered& before, PyObject* now) const;
+  bool has_same_hooks(const Remembered& before, PyObject* now) const;
   bool is_same(const Node& node) const;
   bool is_same_slowly(const Node& node) const;
   std::string difference(
@@ -136,6 +141,7 @@ class StateWatch {
       const std::string& path, const Remembered& before) const;
   void put_back(const Remembered& before) const;
   void put_back(const Node& node) const;
+  void put_back_tensor(const Remembered& before) const;
   void mark_live();
   void mark_live(const Remembered& value);
   static pybind11::object current(const Root& root);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -391,6 +392,25 @@ def check_parts(model, optimizer, is_optional=False):
         raise UserError(f"the model must be an nn.Module; it is {_kind(model)}")
     if not isinstance(optimizer, torch.optim.Optimizer) and not (is_optional and optimizer is None):
         raise UserError(f"not supported: an optimizer that is not a torch.optim.Optimizer; it is {_kind(optimizer)}")
+    check_hooks(optimizer)
+
+
+def check_hooks(optimizer):
+    """Throws UserError for an optimizer that calls functions of the script: its steps run without Python."""
+    places = (
+        (
+            "_optimizer_step_pre_hooks",
+            "register_step_pre_hook",
+            "change gradients with register_hook of the parameters",
+        ),
+        ("_optimizer_step_post_hooks", "register_step_post_hook", "do it after trainer.step, under torch.no_grad()"),
+    )
+    for attribute, name, advice in places:
+        everywhere = attribute.replace("_optimizer_step", "_global_optimizer")
+        if getattr(optimizer, attribute, None) or getattr(sys.modules[torch.optim.Optimizer.__module__], everywhere):
+            raise UserError(
+                f"not supported: an optimizer with a hook of {name}, which would not be called: remove it, and {advice}"
+            )
 
 
 def _kind(thing):

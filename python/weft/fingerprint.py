@@ -20,6 +20,7 @@ import types
 
 import torch
 from torch import nn
+from torch.nn.modules import module as module_hooks
 
 from weft import _weft
 from weft.traced_number import TracedNumber
@@ -47,6 +48,10 @@ class StateReader:
         self._seen = set()
         for path, module in model.named_modules():
             self.watch.add_module(f"model.{path}" if path else "model", module, True)
+        for name in vars(module_hooks):
+            # Hooks of all modules at once, which torch keeps in variables of its own.
+            if name.startswith("_global_"):
+                self.watch.add_item(f"torch.nn.modules.module.{name}", vars(module_hooks), name)
         for key, value in entries:
             # An object in the batch may be filled again.
             self.watch.add_item(f"{key} of the batch", {key: value}, key)

@@ -13,7 +13,7 @@ import torch
 
 from weft import _weft
 from weft._weft import UserError
-from weft.capture import check_parts, check_places
+from weft.capture import check_hooks, check_parts, check_places
 from weft.hugging_face import describe
 from weft.step_table import StepTable
 from weft.wrapped_model import unwrap
@@ -104,6 +104,7 @@ class Trainer:
         self._kept = []
         self._options = options
         self._fixed = _fixed_options(optimizer)
+        self._grouped = [list(group["params"]) for group in optimizer.param_groups]
         # The core must not keep this object alive, which keeps the core.
         this = weakref.ref(self)
         captured = {"name": "model", "precision": options["precision"], "loss": options["loss"]}
@@ -114,6 +115,8 @@ class Trainer:
         # By name, the script's copy that the steps know of: of a tensor its last writing, of a state the object.
         self._seen = {}
         self._found_for = None
+        # The states that the optimizer has been given.
+        self._placed = set()
         self._with_states = {}
         if self._core.ranks > 1 and options["batch"] == "local":
             self._core.select(self._table.find(example_batch, is_step=False)[0].state_name)
@@ -259,6 +262,7 @@ class Trainer:
         self._table.outdated.clear()
 
     def _check_options(self):
+        check_hooks(self.optimizer)
         for group, (before, now) in enumerate(zip(self._fixed, _fixed_options(self.optimizer), strict=False)):
             for key, value in now.items():
                 if before.get(key) != value:
@@ -268,6 +272,12 @@ class Trainer:
                     )
         if len(self._fixed) != len(self.optimizer.param_groups):
             raise UserError("the optimizer has another number of parameter groups than before: call parallelize again")
+        for group, (before, now) in enumerate(zip(self._grouped, self.optimizer.param_groups, strict=True)):
+            if [*map(id, before)] != [*map(id, now["params"])]:
+                raise UserError(
+                    f"the optimizer has other parameters in group {group} than before: call parallelize again. Parameters "
+                    "that shall rest for some steps are left alone with requires_grad_(False)"
+                )
 
     def _gather_model(self):
         """Brings the script's model up to date."""
@@ -326,6 +336,7 @@ class Trainer:
                 self._seen[name] = (mine._version, mine.data_ptr())
         # SGD with dampening only has to know whether its first step is over.
         past = {parameter for parameter, state in self.optimizer.state.items() if state}
+        kept = set(self.optimizer.state)
         given = {
             name for name, parameter, key, _, _ in self._kept_states if key in self.optimizer.state.get(parameter, {})
         }
@@ -340,6 +351,14 @@ class Trainer:
                     fill(name, None if value is None else torch.as_tensor(value), from_first)
             elif tensor is not None and key == "step" and parameter in past:
                 fill(name, torch.ones_like(tensor), False)
+            elif name in self._placed and (parameter not in kept or tensor is not None):
+                # The script has taken the state away, so the optimizer begins anew.
+                if tensor is None:
+                    raise UserError(
+                        f"the optimizer's state was cleared, and the ranks share {key} of it: call parallelize again"
+                    )
+                fill(name, torch.zeros_like(tensor), False)
+            self._placed.add(name)
             if tensor is None:
                 self._seen[name] = value
             else:
