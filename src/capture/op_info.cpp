@@ -127,6 +127,12 @@ std::optional<c10::OperatorHandle> functional_twin(
   return std::nullopt;
 }
 
+// Whether the argument says of which type a new tensor is.
+bool is_of_type(const c10::Argument& argument) {
+  return argument.name() == "dtype" || argument.name() == "layout" ||
+         argument.name() == "device" || argument.name() == "pin_memory";
+}
+
 // The operator of the same name that takes the same arguments but for `out`.
 std::optional<c10::OperatorHandle> form_without_out(
     const c10::OperatorHandle& op, size_t out_count) {
@@ -141,15 +147,20 @@ std::optional<c10::OperatorHandle> form_without_out(
         found->schema().returns().size() != out_count) {
       continue;
     }
-    const auto& plain = found->schema().arguments();
+    // What makes a tensor of nothing takes its type as well: that of `out`.
+    std::vector<c10::Argument> plain;
+    std::copy_if(
+        found->schema().arguments().begin(),
+        found->schema().arguments().end(),
+        std::back_inserter(plain),
+        [](const c10::Argument& argument) { return !is_of_type(argument); });
+    const std::vector<c10::Argument> given(
+        with_out.begin(), with_out.end() - static_cast<ptrdiff_t>(out_count));
+    const auto is_alike = [](const c10::Argument& a, const c10::Argument& b) {
+      return a.name() == b.name() && *a.type() == *b.type();
+    };
     if (std::equal(
-            plain.begin(),
-            plain.end(),
-            with_out.begin(),
-            with_out.end() - static_cast<ptrdiff_t>(out_count),
-            [](const c10::Argument& a, const c10::Argument& b) {
-              return a.name() == b.name() && *a.type() == *b.type();
-            })) {
+            plain.begin(), plain.end(), given.begin(), given.end(), is_alike)) {
       return found;
     }
   }

@@ -29,7 +29,13 @@ void intercept(
     op.redispatchBoxed(below(keys), stack);
     return;
   }
-  active->call(op, keys, stack);
+  try {
+    active->call(op, keys, stack);
+  } catch (const UserError& error) {
+    // PyTorch makes another error of it on its way to Python.
+    active->keep_refusal(error.what());
+    throw;
+  }
 }
 
 // A composite operator is taken apart above the recorder.
@@ -405,6 +411,12 @@ void Recorder::storage_released(const c10::StorageImpl* storage) {
   const auto value = now_.table.remove(storage);
   if (value && !now_.function.nodes.empty() && phase_ != Phase::Init) {
     now_.function.nodes.back().releases.push_back(*value);
+  }
+}
+
+void Recorder::keep_refusal(const std::string& message) {
+  if (!refusal_ || refusal_->message != message) {
+    refuse(false, message);
   }
 }
 

@@ -112,6 +112,10 @@ class Recorder : public StorageObserver,
   // The storage that a refusal is about, for who knows its name.
   const c10::StorageImpl* refused_storage() const { return refused_storage_; }
 
+  // A UserError that a call has thrown is a refusal, also where nobody knew of
+  // the recorder: throws it with the line that is running.
+  void keep_refusal(const std::string& message);
+
   // Called by the dispatcher's fallback.
   void call(
       const c10::OperatorHandle& op,
@@ -170,6 +174,8 @@ class Recorder : public StorageObserver,
       const c10::OperatorHandle& op,
       c10::DispatchKeySet keys,
       torch::jit::Stack* stack);
+  // Remembers that a tensor which is no input was written into.
+  void note_write(const at::Tensor& tensor);
   // The results' types without running anything.
   std::vector<c10::IValue> infer(
       const OpInfo& info,

@@ -54,6 +54,28 @@ at::Tensor complex_number(
       number, is_double ? at::kComplexDouble : at::kComplexFloat);
 }
 
+// The arguments of the form of a call that returns what the call writes into
+// `out`. A new tensor is of the type that `out` has.
+Arguments without_out(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    const Arguments& arguments) {
+  const at::Tensor& out = arguments[info.mutated.front()].toTensor();
+  Arguments plain;
+  for (const c10::Argument& argument : info.functional.schema().arguments()) {
+    if (const auto place = op.schema().argumentIndexWithName(argument.name())) {
+      plain.push_back(arguments[static_cast<size_t>(*place)]);
+    } else if (argument.name() == "dtype") {
+      plain.emplace_back(static_cast<int64_t>(out.scalar_type()));
+    } else if (argument.name() == "device") {
+      plain.emplace_back(at::Device(at::kCPU));
+    } else {
+      plain.emplace_back();
+    }
+  }
+  return plain;
+}
+
 bool has_bool_index(c10::ArrayRef<c10::IValue> arguments) {
   bool found = false;
   if (arguments.size() > 1 && arguments[1].isList()) {
@@ -240,9 +262,10 @@ void Recorder::call_mutation(
       }
     });
   }
+  const c10::IValue& after = arguments[info.mutated.back() + 1];
   const bool idle_batch_norm =
       !info.returns_mutated &&
-      (mutated.empty() || !arguments[info.mutated.back() + 1].toBool());
+      (mutated.empty() || (after.isBool() && !after.toBool()));
   if (idle_batch_norm) {
     // Evaluation, or no running statistics: nothing is written.
     OpInfo plain = info;
@@ -306,11 +329,7 @@ void Recorder::call_mutation(
   const size_t own = types.size() - mutated.size();
   for (size_t i = 0; i < mutated.size(); ++i) {
     now_.table.write(mutated[i], values[own + i]);
-    if (const auto known =
-            written_at_.find(mutated[i].storage().unsafeGetStorageImpl());
-        known != written_at_.end() && !known->second) {
-      known->second = place();
-    }
+    note_write(mutated[i]);
   }
   if (mode_ == RecordMode::Real) {
     const size_t before = stack->size() - arguments.size();
@@ -338,17 +357,25 @@ void Recorder::call_mutation(
   }
 }
 
+void Recorder::note_write(const at::Tensor& tensor) {
+  const auto known = written_at_.find(tensor.storage().unsafeGetStorageImpl());
+  if (known != written_at_.end() && !known->second) {
+    known->second = place();
+  }
+}
+
 void Recorder::call_out(
     const OpInfo& info,
     const c10::OperatorHandle& op,
     c10::DispatchKeySet keys,
     torch::jit::Stack* stack) {
   const Arguments arguments = arguments_of(op, *stack);
-  Node node = make_node(info, arguments);
+  const Arguments plain = without_out(info, op, arguments);
+  Node node = make_node(info, plain);
   const std::vector<TensorType> types =
-      types_in(tensors_in(infer(info, node, arguments)));
+      types_in(tensors_in(infer(info, node, plain)));
   const std::vector<ValueId> values = append(std::move(node), info, types);
-  compute_known(info, arguments, values);
+  compute_known(info, plain, values);
   std::vector<c10::IValue> results;
   for (size_t i = 0; i < info.mutated.size(); ++i) {
     const at::Tensor& out = arguments[info.mutated[i]].toTensor();
@@ -375,6 +402,7 @@ void Recorder::call_out(
       value = emit(std::move(copy), "copy", {written}).front();
     }
     now_.table.write(out, value);
+    note_write(out);
     results.push_back(out);
   }
   if (mode_ == RecordMode::Real) {

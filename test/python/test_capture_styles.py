@@ -431,3 +431,76 @@ def test_grouped_matmul():
     planned = step(Grouped, numbers(8, 16))
     check_bits(planned)
     check_plans(planned, "data=2", "tensor=2")
+
+
+FACTORIES = [
+    lambda out: torch.eye(6, 6, out=out),
+    lambda out: torch.eye(6, out=out),
+    lambda out: torch.zeros(6, 6, out=out),
+    lambda out: torch.ones(6, 6, out=out),
+    lambda out: torch.full((6, 6), 2.0, out=out),
+    lambda out: torch.arange(6, out=out[0].clone()),
+    lambda out: torch.arange(1, 4, 0.5, out=out[0].clone()),
+    lambda out: torch.linspace(0, 1, 6, out=out[0].clone()),
+    lambda out: torch.logspace(0, 1, 6, out=out[0].clone()),
+    lambda out: torch.zeros(6, out=out[0]) + out,
+    lambda out: torch.ones(6, 6, out=out.t())[:, :1] * out,
+]
+
+
+class Written(nn.Module):
+    """Has a tensor filled that it has made itself."""
+
+    def __init__(self, fill):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.fill = fill
+
+    def forward(self, x):
+        return (self.linear(x) @ (self.fill(torch.full((6, 6), 0.5)) + torch.eye(6))).square().mean()
+
+
+@pytest.mark.parametrize("fill", FACTORIES)
+def test_new_values_may_be_written_into_a_tensor_that_is_there(fill):
+    planned = step(lambda: Written(fill), numbers(4, 6))
+    check_bits(planned)
+    check_plans(planned, "micro-batches=2", "data=2")
+
+
+def test_random_numbers_may_be_written_into_a_tensor_that_is_there():
+    check_bits(step(lambda: Written(lambda out: torch.rand(6, 6, out=out) * 0), numbers(4, 6)))
+    check_bits(step(lambda: Written(lambda out: torch.normal(0.0, 1.0, (6, 6), out=out) * 0), numbers(4, 6)))
+
+
+class Cache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.cache = torch.zeros(4, 6)
+
+    def forward(self, x):
+        torch.add(self.cache, x, out=self.cache)
+        return (self.linear(x) * self.cache).square().mean()
+
+
+def test_out_is_a_write_as_any_other():
+    with pytest.raises(weft.UserError, match=r"neither a parameter nor a buffer.*The tensor is model.cache"):
+        weft.capture(Cache(), (torch.randn(4, 6),))
+
+
+class Power(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return (torch.complex(self.linear(x), x) ** (1 + 2j)).abs().mean()
+
+
+def test_what_a_call_refuses_is_a_mistake_of_the_script_and_has_its_line():
+    with pytest.raises(weft.UserError, match=r"(?s)complex numbers as arguments are not supported.*in forward: return"):
+        weft.capture(Power(), (torch.randn(4, 6),))
+
+
+def test_observers_that_are_fused_with_what_they_observe():
+    check_bits(step(lambda: Loss(nn.Linear(6, 6), torch.ao.quantization.default_fused_act_fake_quant()), numbers(4, 6)))
