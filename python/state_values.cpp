@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace py = pybind11;
 
@@ -103,6 +104,23 @@ py::object element(PyObject* sequence, size_t i) {
     return borrowed(PyTuple_GET_ITEM(sequence, at));
   }
   return py::reinterpret_steal<py::object>(PySequence_GetItem(sequence, at));
+}
+
+std::vector<const char*> held_by_callable(PyObject* callable) {
+  if (PyMethod_Check(callable)) {
+    return {"__self__"};
+  }
+  if (PyFunction_Check(callable)) {
+    const auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+    const bool has_any = function->func_defaults != nullptr ||
+                         function->func_kwdefaults != nullptr ||
+                         function->func_dict != nullptr;
+    return has_any ? std::vector{"__defaults__", "__kwdefaults__", "__dict__"}
+                   : std::vector<const char*>();
+  }
+  const std::string_view name = Py_TYPE(callable)->tp_name;
+  return name == "functools.partial" ? std::vector{"func", "args", "keywords"}
+                                     : std::vector<const char*>();
 }
 
 std::array<PyObject*, 2> hooks_of(PyObject* tensor) {

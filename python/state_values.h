@@ -28,6 +28,10 @@ Py_ssize_t element_count(PyObject* container);
 // The element i of a list, tuple or deque.
 pybind11::object element(PyObject* sequence, size_t i);
 
+// The attributes that hold what a method, a function or a functools.partial
+// takes along when it is called; none where there is nothing.
+std::vector<const char*> held_by_callable(PyObject* callable);
+
 // The dicts with the hooks that Python has registered on a tensor, nullptr
 // where there was never one: those that see the gradient before it is
 // accumulated, and those that run afterwards.

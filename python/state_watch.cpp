@@ -124,6 +124,15 @@ void StateWatch::fill_children(Node& node) {
   const py::object dict = py::getattr(node.object, "__dict__", py::none());
   Stack on_path;
   node.children.clear();
+  if (const auto held = held_by_callable(node.object.ptr()); !held.empty()) {
+    for (const char* name : held) {
+      const py::object value = py::getattr(node.object, name, py::none());
+      node.children.emplace_back(
+          py::str(name),
+          remember(cat(node.path, ".", name), value.ptr(), on_path));
+    }
+    return;
+  }
   if (!PyDict_Check(dict.ptr())) {
     // Members that are declared (__slots__).
     for (const py::handle cls :
@@ -280,9 +289,10 @@ Remembered StateWatch::remember(
     made.content = random_state(value);
   } else if (
       !is_deep && depth_ < kMaxObjects &&
-      (kind == "object" || kind == "record" || kind == "module")) {
+      (kind == "object" || kind == "record" || kind == "module" ||
+       (kind == "callable" && !held_by_callable(value).empty()))) {
     Node node;
-    node.is_filtered = kind != "record";
+    node.is_filtered = kind != "record" && kind != "callable";
     node.is_module = kind == "module";
     made.kind = Kind::Object;
     made.number = add_node(path, value, std::move(node));

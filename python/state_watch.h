@@ -58,7 +58,8 @@ class StateWatch {
   // `kind_of(type)` says how objects of a type are remembered, when this
   // does not know: "plain", "identity", "object" (by those attributes that
   // the step may read), "record" (by all attributes), "members" (likewise,
-  // where there is no __dict__), "sequence", "array", "left" or "random".
+  // where there is no __dict__), "callable" (by what it is called with beside
+  // its arguments), "sequence", "array", "left" or "random".
   explicit StateWatch(pybind11::object kind_of);
 
   // Everything in the module's __dict__. `is_own`: of the model that is

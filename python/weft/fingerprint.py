@@ -26,7 +26,9 @@ from weft import _weft
 from weft.traced_number import TracedNumber
 
 # Objects of these are what they are called; what is in them does not reach a step.
-_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, torch.Generator)
+_OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType, torch.Generator)
+# Of these, what they take along when they are called may be changed.
+_CALLABLE = (types.FunctionType, types.MethodType, functools.partial)
 _PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, range, slice, pathlib.PurePath)
 _LIBRARY = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
 _PACKAGES = (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
@@ -171,13 +173,15 @@ def _cells_of(function, names):
 
 
 def _is_opaque(value):
-    return isinstance(value, _OPAQUE) or callable(value) and not isinstance(value, nn.Module)
+    return isinstance(value, (*_OPAQUE, types.FunctionType))
 
 
 def _kind_of(kind):
     """How objects of a class are remembered (StateWatch)."""
     if issubclass(kind, _OPAQUE):
         return "identity"
+    if issubclass(kind, _CALLABLE):
+        return "callable"
     if issubclass(kind, _PLAIN):
         return "plain"
     if issubclass(kind, nn.Module):

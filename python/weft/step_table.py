@@ -74,10 +74,10 @@ class StepTable:
 
     def inputs(self, batch):
         """The tensors of a batch and its numbers, as the core takes them."""
-        return self._parts_of(batch)[2]
+        return self._parts_of(_in_memory(batch))[2]
 
     def _parts_of(self, batch):
-        """(tensors, what is none by key, inputs)."""
+        """(tensors, what is none by key, inputs), of a batch as `_in_memory` gives it."""
         if self._example is None:
             self._example = batch
             # One order of a dict's keys is as good as another.
@@ -93,6 +93,7 @@ class StepTable:
 
         `sizes` are those of the whole batch by key, where this one is a part of it.
         """
+        batch = _in_memory(batch)
         tensors, plain, inputs = self._parts_of(batch)
         key = (
             evaluation,
@@ -212,6 +213,18 @@ class StepTable:
         if cause not in self._told:
             self._told.add(cause)
             warnings.warn(words, stacklevel=2)
+
+
+def _in_memory(batch):
+    """The batch with a place for every element of its tensors, also of those that `expand` made."""
+
+    def own(_, tensor):
+        is_shared = tensor.layout is torch.strided and any(
+            stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        )
+        return tensor.contiguous() if is_shared else tensor
+
+    return map_batch(batch, own)
 
 
 def _type_of(tensor, sizes=None):

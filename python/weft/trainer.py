@@ -275,8 +275,8 @@ class Trainer:
         for group, (before, now) in enumerate(zip(self._grouped, self.optimizer.param_groups, strict=True)):
             if [*map(id, before)] != [*map(id, now["params"])]:
                 raise UserError(
-                    f"the optimizer has other parameters in group {group} than before: call parallelize again. Parameters "
-                    "that shall rest for some steps are left alone with requires_grad_(False)"
+                    f"the optimizer has other parameters in group {group} than before: call parallelize again. "
+                    "Parameters that shall rest for some steps are left alone with requires_grad_(False)"
                 )
 
     def _gather_model(self):
