@@ -461,6 +461,11 @@ def _record_step(
             # As PyTorch asks of a loop: only the forward is under autocast, also where a script has it around all.
             with torch.autocast("cpu", enabled=False):
                 loss.backward()
+    # The model may have caught a refusal, and have gone on in another way than it would without Weft.
+    if taken.refusal is not None:
+        raise UserError(taken.refusal[1])
+    if trace.lacks_values:
+        raise RuntimeError("weft: no data")
     take_buffers(taken, model, buffers)
     settle(taken, model, attributes, buffers)
     return taken.finish(

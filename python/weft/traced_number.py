@@ -126,6 +126,8 @@ class Trace:
         self.is_open = True
         # How many numbers it has made of tensors.
         self.count = 0
+        # Whether elements were asked for that the capture does not have.
+        self.lacks_values = False
 
 
 _KINDS = {torch.float64: float, torch.int64: int, torch.bool: bool}

@@ -113,7 +113,10 @@ class _Readers:
 
     def _guarded(self, tensor):
         """The tensor, of which all elements are read by code that cannot be followed: the step is for these alone."""
-        if self.taken.real and tensor.numel() > 0:
+        if not self.taken.real:
+            # There are none: the model may catch what torch says to that, and must not go on without them.
+            self.trace.lacks_values = True
+        elif tensor.numel() > 0:
             plain = tensor.detach()
             seen = torch.from_numpy(
                 self.before["numpy"](plain.float() if plain.dtype == torch.bfloat16 else plain).copy()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import pathlib
@@ -251,3 +252,39 @@ def test_constants_of_two_steps_are_two():
         return (net.body(x) * torch.tensor([1.0, 2.0, 3.0, 4.0, float(len(x))])).square().mean()
 
     check(with_constant, [torch.ones(8, 6), torch.ones(4, 6), torch.ones(8, 6)])
+
+
+def caught(read):
+    """A forward that goes on with another number where the values cannot be read."""
+
+    def forward(self, x):
+        try:
+            number = read(x)
+        except Exception:
+            number = 5.0
+        return self.linear(x).square().mean() * float(number)
+
+    return forward
+
+
+@pytest.mark.parametrize("read", [lambda x: int(x.sum()), lambda x: x.numpy().sum(), lambda x: bool(x.sum() > 0)])
+def test_a_model_that_catches_errors_gets_the_values(read):
+    model = with_forward(caught(read))
+    theirs = copy.deepcopy(model)
+    trainer = weft.parallelize(model, torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(4, 6))
+    for factor in (1.0, -2.0, 3.0):
+        given = torch.full((4, 6), factor)
+        assert trainer.step(given) == theirs(given).item()
+
+
+def test_a_refusal_that_a_model_catches_stays_one():
+    model = with_forward(caught(lambda x: x.nonzero().shape[0]))
+    with pytest.raises(weft.UserError, match="the shape of its result depends on data"):
+        weft.parallelize(model, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(4, 6))
+
+
+def with_forward(forward):
+    torch.manual_seed(0)
+    model = type("Model", (nn.Module,), {"forward": forward})()
+    model.linear = nn.Linear(6, 3)
+    return model
