@@ -62,6 +62,11 @@ std::shared_ptr<TrainerHandle> make_trainer(
       chosen.trainer.accumulate >= 1,
       "accumulate is the number of batches that make one step, not ",
       chosen.trainer.accumulate);
+  WEFT_CHECK_USER(
+      chosen.trainer.clip_norm >= 0.0,
+      "clip_norm is the largest norm that gradients may have, or 0 for any, "
+      "not ",
+      chosen.trainer.clip_norm);
   chosen.batch = batch_options(options);
   chosen.precision = options["precision"].cast<std::string>();
   const auto scale = options["loss_scale"].cast<std::optional<double>>();

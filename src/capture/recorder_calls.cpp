@@ -427,6 +427,9 @@ void Recorder::call_compute(
   const size_t returns = op.schema().returns().size();
   const std::vector<at::Tensor> made = tensors_in(
       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - returns));
+  for (const at::Tensor& tensor : made) {
+    check_layout(tensor);
+  }
   const std::vector<TensorType> types = types_in(made);
   if (!info.has_tensor_argument && find_option(node, "dtype") == nullptr &&
       op.schema().argumentIndexWithName("dtype") && !types.empty()) {

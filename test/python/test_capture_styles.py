@@ -504,3 +504,17 @@ def test_what_a_call_refuses_is_a_mistake_of_the_script_and_has_its_line():
 
 def test_observers_that_are_fused_with_what_they_observe():
     check_bits(step(lambda: Loss(nn.Linear(6, 6), torch.ao.quantization.default_fused_act_fake_quant()), numbers(4, 6)))
+
+
+class Sparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.linear(torch.sparse.mm(x.to_sparse(), torch.eye(6))).square().mean()
+
+
+def test_a_sparse_tensor_that_a_model_makes_is_refused_by_name():
+    with pytest.raises(weft.UserError, match=r"(?s)a tensor of layout Sparse.*to_dense.*in forward: return"):
+        weft.capture(Sparse(), (torch.randn(4, 6),))

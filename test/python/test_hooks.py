@@ -84,6 +84,13 @@ def test_a_hook_of_an_optimizer_is_refused_by_name(register):
         weft.parallelize(model, optimizer, given)
 
 
+def test_a_norm_is_no_negative_number():
+    model, optimizer = make()
+    given = {"inputs": torch.randn(8, 6), "labels": torch.randint(3, (8,))}
+    with pytest.raises(weft.UserError, match="clip_norm is the largest norm that gradients may have"):
+        weft.parallelize(model, optimizer, given, clip_norm=-1.0)
+
+
 def test_parameters_that_leave_a_group_are_refused_by_name():
     model, optimizer = make()
     given = {"inputs": torch.randn(8, 6), "labels": torch.randint(3, (8,))}
