@@ -207,7 +207,9 @@ def _kind_of_numpy(kind):
         return "plain"
     if issubclass(kind, numpy.ndarray):
         return "array"
-    if issubclass(kind, numpy.random.Generator):
+    # NumPy imports it when it is first asked for, and what that runs would be looked at here in turn.
+    generator = getattr(sys.modules.get("numpy.random"), "Generator", None)
+    if generator is not None and issubclass(kind, generator):
         return "random"
     return "identity"
 

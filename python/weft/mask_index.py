@@ -21,7 +21,7 @@ class Following:
         return trace_number(tensor, self.trace, self.taken.real)
 
     def rows(self, tensor, mask):
-        return Masked(tensor.reshape(-1, *tensor.shape[mask.dim() :]), mask.reshape(-1), self)
+        return Masked(tensor.reshape(-1, *tensor.shape[mask.dim() :]), mask.reshape(-1), self, mask)
 
     def is_same(self, one, other):
         return one is other or self.taken.is_same_value(one, other)
@@ -54,7 +54,7 @@ def masked_rows(taken, trace):
             put(tensor, index, value)
 
     def masked_select(tensor, mask):
-        return follow.rows(*torch.broadcast_tensors(tensor, mask))
+        return follow.rows(*((tensor, mask) if tensor.shape == mask.shape else torch.broadcast_tensors(tensor, mask)))
 
     torch.Tensor.__getitem__, torch.Tensor.__setitem__ = getitem, setitem
     torch.Tensor.masked_select, torch.masked_select = masked_select, masked_select

@@ -18,10 +18,14 @@ from weft.traced_number import TracedNumber, with_tensor
 
 
 class Masked:
-    """Rows of `values` where `mask`, which has one dim; `capture` tells which masks are the same."""
+    """Rows of `values` where `mask`, which has one dim; `follow` tells which masks are the same.
 
-    def __init__(self, values, mask, follow):
+    `given` is the mask as the model has it, of which `mask` is made.
+    """
+
+    def __init__(self, values, mask, follow, given=None):
         self._follow = follow
+        self._given = given
         self._first_mask = mask
         self._version = mask._version
         self._values = torch.where(_beside(mask, values), values, _filler(values))
@@ -98,7 +102,7 @@ class Masked:
         return self._follow.number(self._mask.sum())
 
     def _with(self, values):
-        return Masked(values, self._mask, self._follow)
+        return Masked(values, self._mask, self._follow, self._given)
 
     def _where_selected(self, value):
         """All rows, with `value` in those that are left out."""
@@ -173,6 +177,8 @@ def _call(function, arguments, keywords):
     name = getattr(function, "__name__", "").strip("_")
     if name in ("cross_entropy", "nll_loss") or name in _LOSSES:
         return _loss(function, name, arguments, keywords)
+    if name == "ctc_loss":
+        return _ctc_loss(function, arguments, keywords)
     if name in ("view", "reshape", "flatten"):
         return _reshaped(name, arguments, keywords)
     if name == "size":
@@ -270,6 +276,28 @@ def _loss(function, name, arguments, keywords):
         raise mask_refusal(f"`{name}` with options that are not given by name")
     elements = _by_row(function, arguments, {**keywords, "reduction": "none"})
     return elements if reduction == "none" else _REDUCED[reduction](elements)
+
+
+def _ctc_loss(function, arguments, keywords):
+    names = ("log_probs", "targets", "input_lengths", "target_lengths", "blank", "reduction", "zero_infinity")
+    given = {**dict(zip(names, arguments, strict=False)), **keywords}
+    targets, lengths = given["targets"], given["target_lengths"]
+    if type(targets) is not Masked or targets._values.dim() != 1 or type(given["log_probs"]) is Masked:
+        raise mask_refusal("`ctc_loss` of something else than its targets")
+    rows = _target_rows(targets, torch.as_tensor(lengths).reshape(-1))
+    return function(**{**given, "targets": rows})
+
+
+def _target_rows(targets, lengths):
+    """The targets that stand one after the other where the mask is, a row for each of the lengths."""
+    targets = targets.to(torch.int64)
+    mask = targets._given
+    is_same = targets._follow.is_same
+    if mask is None or mask.dim() != 2 or not any(is_same(lengths, mask.sum(dim)) for dim in (-1, 1)):
+        return torch.ops.weft.ctc_targets(targets._values, targets._mask, lengths, targets._values.shape[0])
+    # Each has what its own row of the mask selects: every row by itself, and no wider than the mask.
+    place = (mask.cumsum(1) - 1).clamp_min(0)
+    return torch.zeros_like(place).scatter_add(1, place, targets._where_selected(0).reshape(mask.shape))
 
 
 def _no_none(options):

@@ -2,18 +2,16 @@
 #include "capture/composite_call.h"
 
 #include "capture/call_stack.h"
+#include "capture/ctc_call.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/ops/ctc_loss.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_add.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace weft {
 namespace {
@@ -50,51 +48,6 @@ std::optional<at::Tensor> fixed_bincount(
       labels.to(at::kLong),
       is_weighted ? weights->to(type)
                   : at::ones_like(labels, labels.options().dtype(type)));
-}
-
-std::vector<int64_t> read_lengths(const at::Tensor& lengths) {
-  std::vector<int64_t> read;
-  for (int64_t i = 0; i < lengths.numel(); ++i) {
-    read.push_back(lengths.reshape(-1).select(0, i).item().toLong());
-  }
-  return read;
-}
-
-// A list of the caller's as a tensor that is a constant to the recorder.
-at::Tensor constant_of(const std::vector<int64_t>& numbers) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(kRecordingKey);
-  return at::tensor(numbers);
-}
-
-std::optional<at::Tensor> fixed_ctc_loss(
-    const Arguments& arguments, bool has_tensors) {
-  const int64_t reduction = arguments[5].toInt();
-  if (reduction == at::Reduction::None && !has_tensors) {
-    return std::nullopt;
-  }
-  const std::vector<int64_t> inputs =
-      has_tensors ? read_lengths(arguments[2].toTensor())
-                  : arguments[2].toIntVector();
-  const std::vector<int64_t> targets =
-      has_tensors ? read_lengths(arguments[3].toTensor())
-                  : arguments[3].toIntVector();
-  const at::Tensor losses = at::ctc_loss(
-      arguments[0].toTensor(),
-      arguments[1].toTensor(),
-      inputs,
-      targets,
-      arguments[4].toInt(),
-      at::Reduction::None,
-      arguments[6].toBool());
-  if (reduction == at::Reduction::None) {
-    return losses;
-  }
-  if (reduction == at::Reduction::Sum) {
-    return losses.sum();
-  }
-  const at::Tensor lengths =
-      constant_of(targets).to(losses.scalar_type()).clamp_min(1);
-  return (losses / lengths).mean();
 }
 
 // With labels that are numbers of classes.
@@ -146,8 +99,7 @@ std::optional<at::Tensor> call_in_other_words(
         arguments[2].toInt());
   }
   if (name == "aten::ctc_loss") {
-    return fixed_ctc_loss(
-        arguments_of(op, stack), op.operator_name().overload_name == "Tensor");
+    return ctc_loss_by_tensors(arguments_of(op, stack));
   }
   if (name == "aten::cross_entropy_loss") {
     return fixed_cross_entropy(arguments_of(op, stack));

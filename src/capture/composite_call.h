@@ -22,8 +22,7 @@ inline constexpr std::array<const char*, 4> kComposites = {
 // arguments leave the shape of the result open.
 //   one_hot with `num_classes`, bincount with `minlength`: shapes do not depend
 //     on data. An index outside the stated size is an error of the calls.
-//   ctc_loss: lengths in tensors are read one by one, each a value that the
-//     step reads and depends on.
+//   ctc_loss: lengths in tensors are operands (ctc_call.h).
 //   cross_entropy_loss with class weights and label smoothing: the weights of
 //     labels that are passed over count as 0 instead of being left out.
 std::optional<at::Tensor> call_in_other_words(

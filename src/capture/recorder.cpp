@@ -6,6 +6,7 @@
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
 #include "capture/composite_call.h"
+#include "capture/ctc_call.h"
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -80,6 +81,7 @@ void install_interceptor() {
     }
     return made;
   }();
+  install_ctc_ops();
   (void)library;
   (void)composites;
 }

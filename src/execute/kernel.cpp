@@ -2,6 +2,7 @@
 #include "execute/kernel.h"
 
 #include "execute/batch_norm_kernel.h"
+#include "execute/ctc_kernel.h"
 #include "execute/expert_rows_kernel.h"
 #include "execute/fused_kernel.h"
 #include "execute/guard.h"
@@ -38,6 +39,9 @@ Kernel bind_kernel(KernelArguments arguments) {
                const StepContext&) { to.copy_(from); };
   }
   if (Kernel kernel = bind_batch_norm_kernel(arguments)) {
+    return kernel;
+  }
+  if (Kernel kernel = bind_ctc_kernel(arguments)) {
     return kernel;
   }
   if (Kernel kernel = bind_expert_rows_kernel(arguments)) {

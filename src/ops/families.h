@@ -65,6 +65,7 @@ void add_global_batch_norm_ops(OpTable& ops);
 void add_softmax_ops(OpTable& ops);
 void add_nll_loss_ops(OpTable& ops);
 void add_loss_ops(OpTable& ops);
+void add_ctc_ops(OpTable& ops);
 void add_embedding_ops(OpTable& ops);
 void add_index_ops(OpTable& ops);
 void add_scatter_ops(OpTable& ops);

@@ -96,6 +96,7 @@ const std::vector<OpFamily>& op_families() {
       {"Softmax", add_softmax_ops},
       {"Negative log likelihood", add_nll_loss_ops},
       {"Elementwise losses", add_loss_ops},
+      {"CTC loss", add_ctc_ops},
       {"Embeddings", add_embedding_ops},
       {"Indexing", add_index_ops},
       {"Gather and scatter", add_scatter_ops},

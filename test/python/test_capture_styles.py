@@ -204,41 +204,6 @@ def test_a_group_norm_of_what_is_not_contiguous():
     check_plans(planned, "data=2", "micro-batches=2", "data=2,micro-batches=2", "context=2")
 
 
-class Ctc(nn.Module):
-    def __init__(self, lengths_as, reduction="mean"):
-        super().__init__()
-        self.head = nn.Linear(6, 5)
-        self.lengths_as = lengths_as
-        self.reduction = reduction
-
-    def forward(self, x, targets, input_lengths, target_lengths):
-        if self.lengths_as is list:
-            input_lengths, target_lengths = [7, 6, 7, 5], [3, 2, 3, 1]
-        log_probs = self.head(x).log_softmax(-1)
-        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, reduction=self.reduction)
-
-
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize("lengths_as", [list, torch.Tensor])
-def test_ctc_loss(lengths_as, reduction):
-    planned = step(
-        lambda: Ctc(lengths_as, reduction),
-        numbers(7, 4, 6),
-        lambda: torch.randint(1, 5, (4, 3)),
-        lambda: torch.tensor([7, 6, 7, 5]),
-        lambda: torch.tensor([3, 2, 3, 1]),
-    )
-    check_bits(planned)
-
-
-def test_ctc_lengths_of_a_tensor_are_guarded():
-    torch.manual_seed(0)
-    model = Ctc(torch.Tensor)
-    batch = (torch.randn(7, 4, 6), torch.randint(1, 5, (4, 3)), torch.tensor([7, 6, 7, 5]), torch.tensor([3, 2, 3, 1]))
-    graph = str(weft.capture(model, batch))
-    assert graph.count("weft.guard") == 8
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy_with_weights_and_smoothing(smoothing, reduction):

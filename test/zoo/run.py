@@ -150,7 +150,13 @@ def suits(model, kind):
     if kind == "expert":
         return package == "hugging_face_experts" or "moe" in model
     if kind == "spatial":
-        return package in ("timm_images", "torchvision_images", "diffusers_models", "monai_volumes", "segmentation_models")
+        return package in (
+            "timm_images",
+            "torchvision_images",
+            "diffusers_models",
+            "monai_volumes",
+            "segmentation_models",
+        )
     return True
 
 
