@@ -143,6 +143,14 @@ void bind_capture(py::module_& module) {
             const at::Tensor known = capture.recorder().known_elements(tensor);
             return known.defined() ? std::optional(known) : std::nullopt;
           })
+      // None where they follow from parameters or random numbers.
+      .def(
+          "read_elements",
+          [](Capture& capture,
+             const at::Tensor& tensor) -> std::optional<at::Tensor> {
+            const at::Tensor read = capture.recorder().read_elements(tensor);
+            return read.defined() ? std::optional(read) : std::nullopt;
+          })
       .def(
           "is_same_value",
           [](Capture& capture, const at::Tensor& one, const at::Tensor& other) {

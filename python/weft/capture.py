@@ -52,13 +52,16 @@ PRECISIONS = {
 }
 
 
-# Without values; asking libraries not to look at them; with values; with plain numbers where `.item()` is called.
+# Without values; asking libraries not to look at them; with values; with plain numbers where `.item()` is called; with
+# plain tensors where a mask selects rows.
 _ATTEMPTS = (
     {"real": False, "tracing": ""},
     {"real": False, "tracing": "jit"},
     {"real": False, "tracing": "compile"},
     {"real": True, "tracing": ""},
     {"real": True, "tracing": "", "follows_numbers": False},
+    {"real": True, "tracing": "", "reads_masks": True},
+    {"real": True, "tracing": "", "follows_numbers": False, "reads_masks": True},
 )
 
 
@@ -180,8 +183,9 @@ def _capture_live(model, batch, optimizer, options, tensors, order, numbers, tra
                 given = values() if attempt["real"] and values is not None else batch
                 own = _told_apart(_cast_batch(given, whole))
                 inputs = in_order([*batch_tensors(own), *tensors.items()], order or {})
-                follows_numbers = attempt.get("follows_numbers", True)
-                graph = _record_step(taken, model, own, optimizer, precision, evaluation, loss, follows_numbers, inputs)
+                graph = _record_step(
+                    taken, model, own, optimizer, precision, evaluation, loss, _manner(attempt), inputs
+                )
             changes = reader.finish(evaluation)
         except BaseException as error:
             reader.restore()
@@ -301,10 +305,18 @@ def _left_as_it_was(model):
 
 def _may_go_on(attempt, taken, error, model=None):
     """Whether the next attempt may work."""
-    if not isinstance(error, UserError) and getattr(error, "weft_followed_numbers", False):
-        # What the model cannot take may be a number that stands for an element of a tensor.
-        return True
+    if attempt is _ATTEMPTS[-1]:
+        return False
+    if not isinstance(error, UserError):
+        # What the model cannot take may be what stands for an element of a tensor, or for the rows of a mask.
+        if getattr(error, "weft_followed_numbers", False) or getattr(error, "weft_masked_rows", False):
+            return True
     return _needs_values(taken, error, model) and not attempt["real"]
+
+
+def _manner(attempt):
+    """What of an attempt says how values are read."""
+    return {key: value for key, value in attempt.items() if key in ("follows_numbers", "reads_masks")}
 
 
 def _needs_values(taken, error, model=None):
@@ -338,7 +350,7 @@ def capture_function(
     for attempt in _ATTEMPTS:
         taken = _weft.Capture(name, real=attempt["real"])
         try:
-            return _attempt(taken, function, options or {}, precision, evaluation, batch_types or {}, loss, **attempt)
+            return _attempt(taken, function, options or {}, precision, evaluation, batch_types or {}, loss, attempt)
         except Exception as error:
             if not _may_go_on(attempt, taken, error):
                 raise
@@ -346,12 +358,10 @@ def capture_function(
     raise last
 
 
-def _attempt(
-    taken, function, options, precision, evaluation, batch_types, loss, *, real, tracing, follows_numbers=True
-):
+def _attempt(taken, function, options, precision, evaluation, batch_types, loss, attempt):
     start = time.perf_counter()
     whole, _ = _precision(precision)
-    with taken.record_init(), _value_readers(taken, real):
+    with taken.record_init(), _value_readers(taken, attempt["real"]):
         model, batch, optimizer = _parts(function(**options))
         batch = _told_apart(_cast_batch(_retype_batch(batch, batch_types), whole))
         if whole is not None:
@@ -360,9 +370,9 @@ def _attempt(
         model.eval()
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    with _says_it_traces(tracing) if tracing else contextlib.nullcontext():
-        graph = _record_step(taken, model, batch, optimizer, precision, evaluation, loss, follows_numbers)
-    return Captured(graph, build_seconds, time.perf_counter() - start, real, (taken, model, optimizer))
+    with _says_it_traces(attempt["tracing"]) if attempt["tracing"] else contextlib.nullcontext():
+        graph = _record_step(taken, model, batch, optimizer, precision, evaluation, loss, _manner(attempt))
+    return Captured(graph, build_seconds, time.perf_counter() - start, attempt["real"], (taken, model, optimizer))
 
 
 def _parts(returned):
@@ -427,11 +437,12 @@ def _record_step(
     precision="f32",
     evaluation=False,
     loss=None,
-    follows_numbers=True,
+    manner=None,
     inputs=None,
 ):
-    """`inputs` are what the step takes of the batch; the tensors that are in it when None."""
+    """`manner` says how values are read (`_manner`). `inputs` are what the step takes of the batch; the tensors that are in it when None."""
     _, mixed = _precision(precision)
+    manner = manner or {}
     taken.set_place(running_line)
     arguments, keywords = batch_arguments(batch)
     _check_lazy(model)
@@ -448,8 +459,8 @@ def _record_step(
         taken.record_step(),
         _module_paths(taken, model),
         _value_readers(taken, taken.real),
-        followed_values(taken, follows_numbers) as trace,
-        masked_rows(taken, trace),
+        followed_values(taken, manner.get("follows_numbers", True)) as trace,
+        masked_rows(taken, trace, manner.get("reads_masks", False)),
     ):
         with (
             torch.no_grad() if evaluation else contextlib.nullcontext(),

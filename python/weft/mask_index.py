@@ -16,6 +16,8 @@ class Following:
     def __init__(self, taken, trace):
         self.taken = taken
         self.trace = trace
+        # How many Masked there are.
+        self.made = 0
 
     def number(self, tensor):
         return trace_number(tensor, self.trace, self.taken.real)
@@ -23,26 +25,35 @@ class Following:
     def rows(self, tensor, mask):
         return Masked(tensor.reshape(-1, *tensor.shape[mask.dim() :]), mask.reshape(-1), self, mask)
 
+    def places(self, mask):
+        """Where the mask is true, one tensor of numbers a dim: the step is for this mask alone. None where it cannot be."""
+        elements = self.taken.read_elements(mask)
+        if elements is None:
+            return None
+        with _weft.Pause():
+            return tuple(one.clone() for one in elements.nonzero(as_tuple=True))
+
     def is_same(self, one, other):
         return one is other or self.taken.is_same_value(one, other)
 
 
 @contextlib.contextmanager
-def masked_rows(taken, trace):
-    """While it lasts, x[mask] is a Masked, and x[mask] = ... is written where the mask is."""
+def masked_rows(taken, trace, reads_masks=False):
+    """While it lasts, x[mask] is a Masked, and x[mask] = ... is written where the mask is.
+
+    With `reads_masks` x[mask] is a tensor, and the step is for this mask alone: for code that takes no Masked. So it is
+    where a mask is not the first index.
+    """
     follow = Following(taken, trace)
     get, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
     select = torch.masked_select
 
     def getitem(tensor, index):
         mask, rest = _mask_of(tensor, index)
-        if mask is None:
-            return get(tensor, index)
-        known = None if taken.real else taken.known_elements(mask)
-        if known is not None:
-            with _weft.Pause():
-                numbers = [one.clone() for one in known.nonzero(as_tuple=True)]
-            return get(tensor, (*numbers, *rest))
+        if mask is None or reads_masks:
+            return get(tensor, _with_places(follow, index))
+        if not taken.real and taken.known_elements(mask) is not None:
+            return get(tensor, (*follow.places(mask), *rest))
         rows = follow.rows(tensor, mask)
         return rows[(slice(None), *rest)] if rest else rows
 
@@ -54,15 +65,38 @@ def masked_rows(taken, trace):
             put(tensor, index, value)
 
     def masked_select(tensor, mask):
+        if reads_masks:
+            return getitem(*torch.broadcast_tensors(tensor, mask))
         return follow.rows(*((tensor, mask) if tensor.shape == mask.shape else torch.broadcast_tensors(tensor, mask)))
 
     torch.Tensor.__getitem__, torch.Tensor.__setitem__ = getitem, setitem
     torch.Tensor.masked_select, torch.masked_select = masked_select, masked_select
     try:
         yield
+    except Exception as error:
+        if follow.made > 0:
+            error.weft_masked_rows = True
+        raise
     finally:
         del torch.Tensor.__getitem__, torch.Tensor.__setitem__, torch.Tensor.masked_select
         torch.masked_select = select
+
+
+def _with_places(follow, index):
+    """The index with numbers in place of masks."""
+    parts = index if type(index) is tuple else (index,)
+    if not any(isinstance(one, torch.Tensor) and one.dtype == torch.bool and one.dim() > 0 for one in parts):
+        return index
+    plain = []
+    for one in parts:
+        if not isinstance(one, torch.Tensor) or one.dtype != torch.bool or one.dim() == 0:
+            plain.append(one)
+            continue
+        places = follow.places(one)
+        if places is None:
+            raise mask_refusal("an index with it")
+        plain.extend(places)
+    return tuple(plain)
 
 
 def _mask_of(tensor, index):

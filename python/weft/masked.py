@@ -3,7 +3,8 @@
 
 What is computed row by row, reduced over the rows, or written back where the mask is, is the same with all rows. In the
 others every tensor holds ones (zeros where it holds whole numbers): nothing that x holds there, as NaN, gets on, neither
-forward nor backward. Anything else is refused with the line of the model.
+forward nor backward. For anything else the mask is read, and the step is for this mask alone, if it follows from the
+batch; if it follows from parameters, it is refused with the line of the model.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ class Masked:
     def __init__(self, values, mask, follow, given=None):
         self._follow = follow
         self._given = given
+        # The selected rows alone, once something has needed them.
+        self._rows = None
+        follow.made += 1
         self._first_mask = mask
         self._version = mask._version
         self._values = torch.where(_beside(mask, values), values, _filler(values))
@@ -42,7 +46,7 @@ class Masked:
 
     @property
     def shape(self):
-        return (self._count(), *self._values.shape[1:])
+        return (self._count(), *self._values.shape[1:]) if self._rows is None else self._rows.shape
 
     @property
     def dtype(self):
@@ -79,23 +83,24 @@ class Masked:
         return int(self._count())
 
     def __bool__(self):
-        raise mask_refusal("a branch on it")
+        return bool(self._selected(mask_refusal("a branch on it")))
 
     def __iter__(self):
-        raise mask_refusal("a loop over its rows")
+        return iter(self._selected(mask_refusal("a loop over its rows")))
 
     def __getitem__(self, index):
-        return _rows_of(self, index)
+        return _all_rows_or_selected(_rows_of, torch.Tensor.__getitem__, (self, index), {})
 
     def __setitem__(self, index, value):
-        raise mask_refusal("writing into a part of it")
+        rows = self._selected(mask_refusal("writing into a part of it"))
+        rows[index] = value._selected() if type(value) is Masked else value
 
     def __getattr__(self, name):
         method = getattr(torch.Tensor, name, None)
         if method is None:
             raise AttributeError(name)
         if not callable(method):
-            raise mask_refusal(f".{name}")
+            return getattr(self._selected(mask_refusal(f".{name}")), name)
         return lambda *arguments, **keywords: _call(method, (self, *arguments), keywords)
 
     def _count(self):
@@ -103,6 +108,15 @@ class Masked:
 
     def _with(self, values):
         return Masked(values, self._mask, self._follow, self._given)
+
+    def _selected(self, refusal=None):
+        """The selected rows alone: from here on the step is for this mask alone. Throws `refusal` where it cannot be."""
+        if self._rows is None:
+            places = self._follow.places(self._mask)
+            if places is None:
+                raise refusal or mask_refusal("what is done with it")
+            self._rows = self._values[places[0]]
+        return self._rows
 
     def _where_selected(self, value):
         """All rows, with `value` in those that are left out."""
@@ -117,9 +131,13 @@ def _filler(values):
     return torch.ones_like(values) if values.is_floating_point() or values.is_complex() else torch.zeros_like(values)
 
 
+class MaskRefusal(UserError):
+    pass
+
+
 def mask_refusal(what):
     where = running_line()
-    return UserError(
+    return MaskRefusal(
         f"[capture] indexing with a boolean mask: the shape of x[mask] depends on data, and {what} needs it. Sums, "
         "means, losses, what is computed row by row and x[mask] = ... work; else use torch.where(mask, x, 0), and "
         "divide by mask.sum() where a mean is wanted" + (f"\n  at {where}" if where else "")
@@ -129,17 +147,23 @@ def mask_refusal(what):
 # ---- Operators, as Python writes them.
 
 
+def _operate(function, arguments, keywords):
+    return _all_rows_or_selected(
+        lambda *given: _by_row(function, given, keywords), function, arguments, keywords
+    )
+
+
 def _add_operators():
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
         function = getattr(operator, f"__{name}__")
-        setattr(Masked, f"__{name}__", lambda self, other, f=function: _by_row(f, (self, other), {}))
-        setattr(Masked, f"__r{name}__", lambda self, other, f=function: _by_row(f, (other, self), {}))
+        setattr(Masked, f"__{name}__", lambda self, other, f=function: _operate(f, (self, other), {}))
+        setattr(Masked, f"__r{name}__", lambda self, other, f=function: _operate(f, (other, self), {}))
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         function = getattr(operator, f"__{name}__")
-        setattr(Masked, f"__{name}__", lambda self, other, f=function: _by_row(f, (self, other), {}))
+        setattr(Masked, f"__{name}__", lambda self, other, f=function: _operate(f, (self, other), {}))
     for name in ("neg", "pos", "abs", "invert"):
         function = getattr(operator, f"__{name}__")
-        setattr(Masked, f"__{name}__", lambda self, f=function: _by_row(f, (self,), {}))
+        setattr(Masked, f"__{name}__", lambda self, f=function: _operate(f, (self,), {}))
     Masked.__hash__ = object.__hash__
     Masked.__matmul__ = lambda self, other: _call(torch.matmul, (self, other), {})
     Masked.__rmatmul__ = lambda self, other: _call(torch.matmul, (other, self), {})
@@ -174,6 +198,38 @@ _LOSSES = set(
 
 
 def _call(function, arguments, keywords):
+    return _all_rows_or_selected(
+        lambda *given, **options: _call_all_rows(function, given, options), function, arguments, keywords
+    )
+
+
+def _all_rows_or_selected(of_all, of_selected, arguments, keywords):
+    """With all rows if that is the same; else with the rows that are selected."""
+    refusal = None
+    if not any(one._rows is not None for one in _masked_in([*arguments, *keywords.values()])):
+        try:
+            return of_all(*arguments, **keywords)
+        except MaskRefusal as error:
+            refusal = error
+    plain = [_with_selected(one, refusal) for one in arguments]
+    return of_selected(*plain, **{key: _with_selected(one, refusal) for key, one in keywords.items()})
+
+
+def _masked_in(things):
+    for one in things:
+        if type(one) is Masked:
+            yield one
+        elif type(one) in (tuple, list):
+            yield from _masked_in(one)
+
+
+def _with_selected(thing, refusal):
+    if type(thing) is Masked:
+        return thing._selected(refusal)
+    return type(thing)(_with_selected(one, refusal) for one in thing) if type(thing) in (tuple, list) else thing
+
+
+def _call_all_rows(function, arguments, keywords):
     name = getattr(function, "__name__", "").strip("_")
     if name in ("cross_entropy", "nll_loss") or name in _LOSSES:
         return _loss(function, name, arguments, keywords)

@@ -129,6 +129,7 @@ void Recorder::begin_function(std::string name, Phase phase) {
   phase_ = phase;
   path_of_sequence_.clear();
   known_.clear();
+  read_.clear();
   next_rng_ = 0;
   forward_indexed_ = false;
   forward_by_signature_.clear();

@@ -23,6 +23,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace weft {
@@ -100,6 +101,12 @@ class Recorder : public StorageObserver,
   // undefined otherwise.
   at::Tensor known_elements(const at::Tensor& tensor);
 
+  // The tensor's elements, of which the step then is the step for these alone:
+  // a guard compares them. In Hollow mode where they are not known: asks for a
+  // recording with values. Undefined where no guard could hold for long: they
+  // follow from parameters or from random numbers.
+  at::Tensor read_elements(const at::Tensor& tensor);
+
   // Whether both hold one value, or values that equal calls computed from one.
   bool is_same_value(const at::Tensor& one, const at::Tensor& other);
 
@@ -169,6 +176,11 @@ class Recorder : public StorageObserver,
       const c10::OperatorHandle& op,
       c10::DispatchKeySet keys,
       torch::jit::Stack* stack);
+  // Of an operator whose results have sizes that data decide: runs it on
+  // elements that are read, so that the results are constants. False where they
+  // cannot be read.
+  bool call_by_elements(
+      const OpInfo& info, const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void call_value_read(
       const OpInfo& info,
       const c10::OperatorHandle& op,
@@ -205,6 +217,8 @@ class Recorder : public StorageObserver,
   std::string place() const { return place_ ? place_() : ""; }
   bool is_same_value(ValueId one, ValueId other) const;
   bool is_same_arg(const Arg& one, const Arg& other) const;
+  bool follows_from_batch(ValueId value) const;
+  void guard_elements(ValueId value, const at::Tensor& elements);
 
   // Small values that depend on no parameter and no batch are computed beside
   // the recording, so that code which reads them while the model is built
@@ -242,6 +256,8 @@ class Recorder : public StorageObserver,
   std::unordered_map<const c10::StorageImpl*, std::optional<std::string>>
       written_at_;
   std::unordered_map<int32_t, at::Tensor> known_;
+  // Values that are guarded whole.
+  std::unordered_set<int32_t> read_;
   // Layers repeat, and so do their calls.
   std::unordered_map<std::string, std::vector<TensorType>> types_of_call_;
 

@@ -134,6 +134,9 @@ void Recorder::call(
         call_compute(info, op, keys, stack);
         return;
       }
+      if (call_by_elements(info, op, stack)) {
+        return;
+      }
       refuse(
           false,
           cat("[capture] ",
@@ -146,6 +149,9 @@ void Recorder::call(
     case CallKind::Compute:
       if (info.name == "aten.index.Tensor" &&
           has_bool_index(arguments_of(op, *stack))) {
+        if (call_by_elements(info, op, stack)) {
+          return;
+        }
         refuse(
             false,
             cat("[capture] indexing with a boolean mask",

@@ -31,6 +31,15 @@ void check_guard(
     return;
   }
   const Arg* at = find_option(node, "at");
+  if (find_option(node, "decides") != nullptr) {
+    throw GuardFailed(
+        cat("[guard] ",
+            at == nullptr ? name : std::get<std::string>(at->data),
+            ": the elements of this tensor decide a shape, and they are others "
+            "than those that the step was captured with. Use a mask "
+            "(torch.where, multiplication by 0/1) or a fixed size (topk, "
+            "capacity) instead"));
+  }
   throw GuardFailed(
       cat("[guard] ",
           at == nullptr ? name : std::get<std::string>(at->data),

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes that data decide: where the deciding elements are given with the batch
+// or with the model, and are not what is trained, they are read whole. The step
+// is then the one for these elements, and a guard says so.
+#include "aten/types.h"
+#include "base/error.h"
+#include "capture/arguments.h"
+#include "capture/call_stack.h"
+#include "capture/recorder.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+
+namespace weft {
+
+bool Recorder::follows_from_batch(ValueId value) const {
+  const Function& function = now_.function;
+  std::vector<bool> is_seen(function.values.size());
+  std::vector<ValueId> open = {value};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (is_seen[index(next)]) {
+      continue;
+    }
+    is_seen[index(next)] = true;
+    const NodeId made = function[next].node;
+    if (made == NodeId::None) {
+      continue;
+    }
+    const Node& node = function.nodes[index(made)];
+    if (find_option(node, kRngOption) != nullptr) {
+      return false;
+    }
+    for (const ValueId operand : operands(node)) {
+      open.push_back(operand);
+    }
+  }
+  for (const Input& input : function.inputs) {
+    if (is_seen[index(input.value)] && (input.kind == InputKind::Parameter ||
+                                        input.kind == InputKind::State)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Recorder::guard_elements(ValueId value, const at::Tensor& elements) {
+  Node same;
+  same.op = "aten.eq.Tensor";
+  same.args = {{value}, {add_constant(elements)}};
+  const TensorType type = type_of(elements);
+  const ValueId each =
+      emit(std::move(same), "eq", {{DType::Bool, type.sizes, {}}}).front();
+  Node all;
+  all.op = "aten.all";
+  all.args = {{each}};
+  const ValueId answer =
+      emit(std::move(all), "all", {{DType::Bool, {}, {}}}).front();
+  Node guard;
+  guard.op = "weft.guard";
+  guard.args = {{answer}, {true}};
+  if (const std::string where = place(); !where.empty()) {
+    guard.options.push_back({"at", {where}});
+  }
+  guard.options.push_back({"decides", {std::string("shapes")}});
+  emit(std::move(guard), "guard", {{DType::Bool, {}, {}}});
+}
+
+at::Tensor Recorder::read_elements(const at::Tensor& tensor) {
+  if (mode_ == RecordMode::Hollow) {
+    if (const at::Tensor* elements = known(tensor)) {
+      return *elements;
+    }
+  }
+  const ValueId value = value_of(tensor);
+  if (!follows_from_batch(value)) {
+    return {};
+  }
+  if (mode_ == RecordMode::Hollow) {
+    refuse(
+        true,
+        cat("[capture] a shape depends on elements that the model is given",
+            in_module()));
+  }
+  const RecordingPause pause;
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const at::Tensor elements = tensor.detach().clone();
+  if (read_.insert(static_cast<int32_t>(value)).second &&
+      elements.numel() > 0) {
+    guard_elements(value, elements.clone());
+  }
+  return elements;
+}
+
+bool Recorder::call_by_elements(
+    const OpInfo& /*info*/,
+    const c10::OperatorHandle& op,
+    torch::jit::Stack* stack) {
+  const Arguments arguments = arguments_of(op, *stack);
+  // A tensor that cannot be read ends it before any is guarded.
+  for (const at::Tensor& tensor : tensors_in(arguments)) {
+    if (tensor.defined() && !follows_from_batch(value_of(tensor))) {
+      return false;
+    }
+  }
+  std::vector<c10::IValue> read;
+  read.reserve(arguments.size());
+  for (const c10::IValue& argument : arguments) {
+    read.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
+      return tensor.defined() ? read_elements(tensor) : tensor;
+    }));
+  }
+  const RecordingPause pause;
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  replace_arguments(op, stack, std::move(read));
+  op.callBoxed(stack);
+  return true;
+}
+
+}  // namespace weft
