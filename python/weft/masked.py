@@ -148,9 +148,7 @@ def mask_refusal(what):
 
 
 def _operate(function, arguments, keywords):
-    return _all_rows_or_selected(
-        lambda *given: _by_row(function, given, keywords), function, arguments, keywords
-    )
+    return _all_rows_or_selected(lambda *given: _by_row(function, given, keywords), function, arguments, keywords)
 
 
 def _add_operators():

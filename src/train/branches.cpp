@@ -2,6 +2,7 @@
 #include "train/branches.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "execute/guard.h"
 #include "ops/call.h"
 
@@ -31,25 +32,44 @@ std::optional<std::string> failure_of(
   return std::nullopt;
 }
 
-std::vector<std::string> guard_names(const Block& block) {
-  std::vector<std::string> names;
-  for (const Node& node : block.function.nodes) {
-    if (is_guard(node)) {
-      names.push_back(block.function[node.results.front()].name);
+// What ranks have to do alike, in order: guards by name, and collectives.
+std::vector<std::string> shared_course(const Block& block) {
+  std::vector<std::string> course;
+  for (const Instruction& instruction : block.instructions) {
+    if (const auto* call = std::get_if<Call>(&instruction)) {
+      const Node& node = block.function.nodes[index(call->node)];
+      if (is_guard(node)) {
+        course.push_back(block.function[node.results.front()].name);
+      }
+    } else if (const auto* start = std::get_if<Start>(&instruction)) {
+      if (is_collective(start->kind)) {
+        course.push_back(cat(name(start->kind), " ", join(start->axes, " ")));
+      }
     }
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  return course;
 }
 
-// Whether a value that Python read is checked by all ranks: then all of them
-// stop at it together, and can take another path together.
-bool all_ranks_guard(const Program& program) {
-  const std::vector<std::string> first = guard_names(program.blocks.front());
-  return std::all_of(
-      program.blocks.begin(), program.blocks.end(), [&](const Block& block) {
-        return guard_names(block) == first;
-      });
+// Whether a guard that fails on one rank fails on all, with nothing under way
+// between them. Ranks whose pieces have unequal sizes have blocks of their own
+// and do so; stages of a pipeline do not.
+bool meets_guards_together(const Program& program) {
+  if (program.blocks.size() == 1) {
+    return true;
+  }
+  const std::vector<std::string> first = shared_course(program.blocks.front());
+  for (const Block& block : program.blocks) {
+    for (const Instruction& instruction : block.instructions) {
+      const auto* start = std::get_if<Start>(&instruction);
+      if (start != nullptr && start->peer >= 0) {
+        return false;
+      }
+    }
+    if (shared_course(block) != first) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -72,7 +92,7 @@ void run_branch(
       return;
     }
     WEFT_CHECK_USER(
-        all_ranks_guard(steps[i]->program),
+        meets_guards_together(steps[i]->program),
         *failure,
         ". In a pipeline the other stages cannot take another path. ",
         kAdvice);

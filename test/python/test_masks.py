@@ -119,15 +119,23 @@ def test_a_mask_of_known_values_is_an_index():
 
 
 def sorts(net, x):
-    return net.body(x)[x[:, 0] > 0].sort(0).values.mean()
+    return net.body(x)[net.body(x)[:, 0] > 0].sort(0).values.mean()
 
 
 def unlike(net, x):
-    return (net.body(x)[x[:, 0] > 0] + x[x[:, 1] > 0][:, :5]).sum()
+    return (net.body(x)[net.body(x)[:, 0] > 0] + x[x[:, 1] > 0][:, :5]).sum()
 
 
 def by_number(net, x):
-    return net.body(x)[torch.nonzero(x[:, 0] > 0).flatten()].sum()
+    return net.body(x)[torch.nonzero(net.body(x)[:, 0] > 0).flatten()].sum()
+
+
+def second(net, x):
+    return net.body(x)[:, net.body.bias > 0].sum()
+
+
+def drawn(net, x):
+    return net.body(x)[torch.rand(8) > 0.5].sort(0).values.mean()
 
 
 def changed(net, x):
@@ -143,6 +151,8 @@ def changed(net, x):
         (sorts, "`sort` needs it"),
         (unlike, "masks that may differ"),
         (by_number, "aten.nonzero"),
+        (second, "an index with it needs it"),
+        (drawn, "`sort` needs it"),
         (changed, "mask was written to"),
     ],
 )

@@ -235,7 +235,7 @@ def test_ranks_that_share_a_step_follow_values_together():
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("same ") == 2 * 15
+    assert done.stdout.count("same ") == 2 * 16
     assert done.stdout.count("refused 12 in the batch's ids is outside of the 8 of %table.weight") == 2
 
 

@@ -9,6 +9,7 @@ import sys
 
 import test_doors
 import test_masks
+import test_read_shapes
 import test_values
 import torch
 import weft
@@ -36,6 +37,7 @@ for forward in (test_values.branches, test_values.branches_late):
     same(forward, [*map(signed, (1, -1, 1, -1), test_values.batches(dtype=torch.float64))])
 for forward in test_masks.MASKED:
     same(forward, [(x.double(), target, keep) for x, target, keep in test_masks.batches()])
+same(test_read_shapes.sorted_by_mask, [*test_values.batches(dtype=torch.float64)] * 2)
 
 net, good, bad = test_doors.words()
 trainer = weft.parallelize(net, torch.optim.SGD(net.parameters(), lr=0.1), good, parallel=PARALLEL)
