@@ -38,7 +38,8 @@ def take_buffers(taken, model, before):
             if now.shape != old.shape or now.dtype != old.dtype:
                 raise UserError(
                     f"the step makes a {now.dtype} of shape {tuple(now.shape)} of the buffer {full}, which is a "
-                    f"{old.dtype} of shape {tuple(old.shape)}: a buffer must stay what it is"
+                    f"{old.dtype} of shape {tuple(old.shape)}: a buffer must stay what it is. Where it is a table that grows, "
+                    "call the model once on the largest batch before"
                 )
             taken.replace_buffer(full, now)
             module._buffers[name] = old

@@ -180,9 +180,7 @@ class Recorder : public StorageObserver,
   // elements that are read, so that the results are constants. False where they
   // cannot be read.
   bool call_by_elements(
-      const OpInfo& info,
-      const c10::OperatorHandle& op,
-      torch::jit::Stack* stack);
+      const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void call_value_read(
       const OpInfo& info,
       const c10::OperatorHandle& op,

@@ -134,7 +134,7 @@ void Recorder::call(
         call_compute(info, op, keys, stack);
         return;
       }
-      if (call_by_elements(info, op, stack)) {
+      if (call_by_elements(op, stack)) {
         return;
       }
       refuse(
@@ -149,7 +149,7 @@ void Recorder::call(
     case CallKind::Compute:
       if (info.name == "aten.index.Tensor" &&
           has_bool_index(arguments_of(op, *stack))) {
-        if (call_by_elements(info, op, stack)) {
+        if (call_by_elements(op, stack)) {
           return;
         }
         refuse(

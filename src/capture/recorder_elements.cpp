@@ -93,9 +93,7 @@ at::Tensor Recorder::read_elements(const at::Tensor& tensor) {
 }
 
 bool Recorder::call_by_elements(
-    const OpInfo& /*info*/,
-    const c10::OperatorHandle& op,
-    torch::jit::Stack* stack) {
+    const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Arguments arguments = arguments_of(op, *stack);
   // A tensor that cannot be read ends it before any is guarded.
   for (const at::Tensor& tensor : tensors_in(arguments)) {
