@@ -85,8 +85,9 @@ at::Tensor Recorder::read_elements(const at::Tensor& tensor) {
   const RecordingPause pause;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const at::Tensor elements = tensor.detach().clone();
-  if (read_.insert(static_cast<int32_t>(value)).second &&
-      elements.numel() > 0) {
+  // What builds the model runs once.
+  if (phase_ != Phase::Init && elements.numel() > 0 &&
+      read_.insert(static_cast<int32_t>(value)).second) {
     guard_elements(value, elements.clone());
   }
   return elements;
