@@ -207,6 +207,7 @@ class Recorder : public StorageObserver,
   // Parts of it, and what is asked of single calls.
   void check_layout(const at::Tensor& tensor);
   void check_written(const OpInfo& info, const at::Tensor& tensor);
+  void check_overlap(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
   void check_sparse(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
   [[noreturn]] void refuse(bool needs_values, std::string message);
   // Likewise, of a line that ran earlier.

@@ -268,6 +268,7 @@ void Recorder::call_mutation(
       }
     });
   }
+  check_overlap(info, arguments);
   const c10::IValue& after = arguments[info.mutated.back() + 1];
   const bool idle_batch_norm =
       !info.returns_mutated &&
@@ -376,6 +377,7 @@ void Recorder::call_out(
     c10::DispatchKeySet keys,
     torch::jit::Stack* stack) {
   const Arguments arguments = arguments_of(op, *stack);
+  check_overlap(info, arguments);
   const Arguments plain = without_out(info, op, arguments);
   Node node = make_node(info, plain);
   const std::vector<TensorType> types =

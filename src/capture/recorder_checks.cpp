@@ -2,6 +2,9 @@
 // Tensors and writes that a Graph cannot hold, refused by name.
 #include "aten/types.h"
 #include "base/error.h"
+#include "capture/arguments.h"
+#include "capture/call_stack.h"
+#include "capture/memory_overlap.h"
 #include "capture/recorder.h"
 
 #include <c10/core/GradMode.h>
@@ -111,6 +114,32 @@ void Recorder::check_written(const OpInfo& info, const at::Tensor& tensor) {
             in_module(),
             " writes into a tensor of which several elements are one place in "
             "memory (expand, overlapping windows): call clone() on it first"));
+  }
+}
+
+// A kernel reads some of these elements before it has written them and some
+// afterwards, as it happens to go through memory.
+void Recorder::check_overlap(
+    const OpInfo& info, c10::ArrayRef<c10::IValue> arguments) {
+  for (const size_t i : info.mutated) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& written) {
+      for (size_t j = 0; j < arguments.size(); ++j) {
+        for_each_tensor(arguments[j], [&](const at::Tensor& read) {
+          if (written.defined() && read.defined() && i != j &&
+              !is_same_view(written, read) && shares_elements(written, read)) {
+            refuse(
+                false,
+                cat("[capture] ",
+                    info.name,
+                    in_module(),
+                    " writes into elements that it also reads as others (x[1:] "
+                    "-= x[:-1]), and what comes out depends on the order in "
+                    "which memory is gone through: call clone() on what is "
+                    "read"));
+          }
+        });
+      }
+    });
   }
 }
 
