@@ -188,6 +188,8 @@ class Recorder : public StorageObserver,
       torch::jit::Stack* stack);
   // Remembers that a tensor which is no input was written into.
   void note_write(const at::Tensor& tensor);
+  // What aten.equal has given: asked for in a way that can be guarded.
+  void guard_equal(const at::Tensor& one, const at::Tensor& other);
   // The results' types without running anything.
   std::vector<c10::IValue> infer(
       const OpInfo& info,

@@ -5,9 +5,12 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
+#include "capture/constant_part.h"
 #include "capture/recorder.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/eq.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -55,6 +58,10 @@ void Recorder::call_value_read(
   if (phase_ == Phase::Init) {
     return;
   }
+  if (info.name == "aten.equal") {
+    guard_equal(arguments[0].toTensor(), arguments[1].toTensor());
+    return;
+  }
   WEFT_CHECK_USER(
       info.name == "aten._local_scalar_dense",
       "[capture] ",
@@ -77,6 +84,22 @@ void Recorder::call_value_read(
     guard.options.push_back({"at", {where}});
   }
   emit(std::move(guard), "guard", {type_of(tensor)});
+}
+
+void Recorder::guard_equal(const at::Tensor& one, const at::Tensor& other) {
+  const auto is_constant = [&](const at::Tensor& tensor) {
+    return constant_part(now_.function, value_of(tensor)).has_value();
+  };
+  if (one.sizes() != other.sizes() ||
+      (is_constant(one) && is_constant(other))) {
+    // So it is in every step.
+    return;
+  }
+  // These calls are recorded, and the last one is guarded.
+  const c10::impl::ForceDispatchKeyGuard as_called(
+      c10::impl::tls_local_dispatch_key_set().included_.add(kRecordingKey),
+      c10::impl::tls_local_dispatch_key_set().excluded_.remove(kRecordingKey));
+  at::eq(one, other).all().item();
 }
 
 bool Recorder::is_same_value(const at::Tensor& one, const at::Tensor& other) {

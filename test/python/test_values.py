@@ -288,3 +288,24 @@ def with_forward(forward):
     model = type("Model", (nn.Module,), {"forward": forward})()
     model.linear = nn.Linear(6, 3)
     return model
+
+
+def by_equality(net, x):
+    hidden = net.body(x)
+    return hidden.square().mean() if torch.equal(x.sign(), x.round().sign()) else hidden.abs().mean()
+
+
+def test_a_branch_on_equal_tensors_is_guarded():
+    data = [torch.ones(8, 6), *batches(2), torch.full((8, 6), -2.0)]
+    check(by_equality, data)
+
+
+def reads_and_sorts(net, x):
+    # The number needs values, and so quantile meets its own check of q with values too.
+    return net.body(x).quantile(0.3) * (2.0 if float(x[0, 0]) > 1e6 else 1.0)
+
+
+def test_constants_that_are_compared_are_no_guards():
+    data = [torch.ones(8, 6), torch.cat([torch.ones(1, 6), batches(1)[0][1:]])]
+    check(reads_and_sorts, data)
+    assert graph_of(reads_and_sorts, data[0]).count("weft.guard") == 1
