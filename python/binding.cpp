@@ -68,6 +68,28 @@ class PauseBlock {
   std::optional<RecordingPause> pause_;
 };
 
+// By name, what makes a tensor of the batch that the step has written into as
+// it is afterwards, a function of the batch by name; none where that takes
+// more.
+py::dict written_batch(const Capture& capture) {
+  py::dict out;
+  for (const Capture::WrittenBatch& each : capture.written_batch()) {
+    if (!each.again) {
+      out[py::str(each.name)] = py::none();
+      continue;
+    }
+    out[py::str(each.name)] = py::cpp_function(
+        [each](const std::map<std::string, at::Tensor>& batch) {
+          std::vector<at::Tensor> inputs;
+          for (const auto& [name, constant] : each.inputs) {
+            inputs.push_back(name.empty() ? constant : batch.at(name).detach());
+          }
+          return replay(*each.again, inputs).front();
+        });
+  }
+  return out;
+}
+
 void bind_capture(py::module_& module) {
   py::class_<PauseBlock>(module, "Pause")
       .def(py::init<>())
@@ -203,6 +225,7 @@ void bind_capture(py::module_& module) {
             }
             return std::make_pair(refusal->needs_values, refusal->message);
           })
+      .def_property_readonly("written_batch", &written_batch)
       .def(
           "finish",
           [](Capture& capture,

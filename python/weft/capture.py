@@ -107,6 +107,9 @@ class CapturedStep:
     fixed: dict
     # Puts back what the capture has changed of it.
     restore: Callable
+    # By key, what the step makes of tensors of the batch that it writes into, as a function of the batch; None where
+    # that takes more than the batch.
+    writes: dict = field(default_factory=dict)
 
 
 def capture_step(
@@ -183,9 +186,10 @@ def _capture_live(model, batch, optimizer, options, tensors, order, numbers, tra
                 given = values() if attempt["real"] and values is not None else batch
                 own = _told_apart(_cast_batch(given, whole))
                 inputs = in_order([*batch_tensors(own), *tensors.items()], order or {})
-                graph = _record_step(
-                    taken, model, own, optimizer, precision, evaluation, loss, _manner(attempt), inputs
-                )
+                with _unwritten(own) if taken.real else contextlib.nullcontext():
+                    graph = _record_step(
+                        taken, model, own, optimizer, precision, evaluation, loss, _manner(attempt), inputs
+                    )
             changes = reader.finish(evaluation)
         except BaseException as error:
             reader.restore()
@@ -194,7 +198,10 @@ def _capture_live(model, batch, optimizer, options, tensors, order, numbers, tra
             continue
         if not is_step:
             reader.restore()
-        return CapturedStep(graph, reader.watch, changes, {}, reader.restore)
+        # What was converted is a copy, which the script does not see.
+        converted = [key for key, tensor in batch_tensors(batch) if whole is not None and tensor.is_floating_point()]
+        writes = {key: make for key, make in taken.written_batch.items() if key not in converted}
+        return CapturedStep(graph, reader.watch, changes, {}, reader.restore, writes)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -264,6 +271,20 @@ def _told_apart(batch):
         return tensor
 
     return map_batch(batch, change)
+
+
+@contextlib.contextmanager
+def _unwritten(batch):
+    """The tensors of the batch have their elements afterwards: a capture with values runs what writes into them."""
+    tensors = [tensor for _, tensor in batch_tensors(batch) if not tensor.is_inference()]
+    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, version, elements in before:
+                if tensor._version != version:
+                    tensor.copy_(elements)
 
 
 def _retype_batch(batch, types):

@@ -41,6 +41,8 @@ class Step:
     changes: str | None = None
     # The entries of the batch that are part of it.
     fixed: dict = field(default_factory=dict)
+    # By key, what it makes of tensors of the batch that it writes into.
+    writes: dict = field(default_factory=dict)
     # Which tensors the model had.
     held: int = 0
     # Puts back what the last capture has changed.
@@ -170,7 +172,9 @@ class StepTable:
             if words is None:
                 raise
             raise UserError(f"{words}. The model says: {type(error).__name__}: {error}") from error
+        _check_writes(captured.writes, step, is_whole)
         step.states.append(captured.state)
+        step.writes = captured.writes
         step.changes, step.fixed = step.changes or captured.changes, captured.fixed
         step.held = self._number_of_held()
         step.restore = captured.restore
@@ -184,8 +188,15 @@ class StepTable:
         return captured.graph
 
     def finish(self):
-        """The step that was found last has run."""
-        self._now[0].restore = None
+        """The step that was found last has run: its batch becomes what the step has made of it."""
+        step, _, batch, _ = self._now
+        step.restore = None
+        if step.writes:
+            tensors = dict(self.inputs(batch))
+            made = {key: make(tensors) for key, make in step.writes.items()}
+            with torch.no_grad():
+                for key, values in made.items():
+                    tensors[key].copy_(values)
 
     def _number_of_held(self):
         """Equal as long as the model has the same tensors."""
@@ -225,6 +236,23 @@ def _in_memory(batch):
         return tensor.contiguous() if is_shared else tensor
 
     return map_batch(batch, own)
+
+
+def _check_writes(writes, step, is_whole):
+    """Throws UserError where what the step writes into its batch cannot be written into that of the script."""
+    for key, make in (writes or step.writes).items():
+        if make is None:
+            why = "what it writes depends on more than the batch (parameters, buffers, random numbers)"
+        elif not is_whole:
+            why = "each rank has a part of the batch"
+        elif step.states:
+            why = "it takes different paths by values"
+        else:
+            continue
+        raise UserError(
+            f"the step writes into {key} of its batch, and {why}, so that the script's tensor would not get it: let the "
+            "model write into a clone() of it"
+        )
 
 
 def _type_of(tensor, sizes=None):

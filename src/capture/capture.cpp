@@ -111,7 +111,7 @@ void Capture::begin_step(
     const std::vector<NamedTensor>& batch,
     const std::optional<std::vector<NamedTensor>>& saved) {
   recorder_->begin_function("step", Phase::Forward);
-  bind_all(batch, InputKind::Batch, std::nullopt);
+  batch_ = bind_all(batch, InputKind::Batch, std::nullopt);
   parameters_ = bind_all(parameters, InputKind::Parameter, saved);
   buffers_ = bind_all(buffers, InputKind::Buffer, saved);
   // What the recording of `init` made of them, before the step changes them.
@@ -182,6 +182,38 @@ at::Tensor Capture::known_tensor(const Input& input) const {
   return {};
 }
 
+void Capture::find_written_batch() {
+  for (const Held& held : batch_) {
+    const ValueId now = recorder_->value_of(held.tensor);
+    if (now == held.value) {
+      continue;
+    }
+    WrittenBatch written;
+    written.name = held.names.front();
+    written.again = constant_part(
+        recorder_->function(), now, [](const Input& input) {
+          return input.kind == InputKind::Constant ||
+                 input.kind == InputKind::Batch;
+        });
+    if (written.again) {
+      for (const Input& input : written.again->inputs) {
+        const std::string& key = input.keys.front();
+        const bool is_constant = input.kind == InputKind::Constant;
+        written.inputs.emplace_back(
+            is_constant ? "" : key,
+            is_constant ? recorder_->constant(key) : at::Tensor());
+        if (is_constant && !written.inputs.back().second.defined()) {
+          // The step has written into this one as well.
+          written.again.reset();
+          break;
+        }
+      }
+    }
+    written_.push_back(std::move(written));
+  }
+  batch_.clear();
+}
+
 Graph Capture::finish(
     const at::Tensor& loss,
     const std::optional<OptimizerDescription>& optimizer,
@@ -192,6 +224,7 @@ Graph Capture::finish(
       loss.defined() ? print(type_of(loss)) : std::string("nothing"),
       ". Reduce it (.mean() or .sum())");
   recorder_->verify_writes();
+  find_written_batch();
   std::vector<Output> outputs = {
       {OutputKind::Loss, "", recorder_->value_of(loss)}};
   for (const Held& parameter : parameters_) {

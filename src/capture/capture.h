@@ -64,6 +64,18 @@ class Capture {
   };
   Left left(const at::Tensor& tensor);
 
+  // A tensor of the batch that the step has written into.
+  struct WrittenBatch {
+    std::string name;
+    // Makes what is in it afterwards; none where that takes more than the batch
+    // and constants. Of each of its inputs, the constant, or the name in the
+    // batch.
+    std::optional<Function> again;
+    std::vector<std::pair<std::string, at::Tensor>> inputs;
+  };
+  // Known after `finish`.
+  const std::vector<WrittenBatch>& written_batch() const { return written_; }
+
   // Call once, with the recording off. `modules` in the order of the model.
   // Throws UserError when `loss` is not a scalar that the step computed, the
   // optimizer is not supported, or the step writes where nothing is kept.
@@ -85,6 +97,7 @@ class Capture {
       const std::vector<NamedTensor>& tensors,
       InputKind kind,
       const std::optional<std::vector<NamedTensor>>& saved);
+  void find_written_batch();
   void return_init(const std::vector<Held>& held, OutputKind kind);
   // What is known of an input before the step; undefined where nothing is.
   at::Tensor known_tensor(const Input& input) const;
@@ -93,6 +106,8 @@ class Capture {
   std::shared_ptr<Recorder> recorder_;
   std::vector<Held> parameters_;
   std::vector<Held> buffers_;
+  std::vector<Held> batch_;
+  std::vector<WrittenBatch> written_;
 };
 
 // Drops the nodes that nothing returned depends on, but keeps every random node

@@ -11,7 +11,7 @@
 namespace weft {
 
 // A function that makes `value` alone; none when it depends on random numbers or
-// on an input that is not known: the batch and parameters never are.
+// on an input that is not known.
 std::optional<Function> constant_part(
     const Function& step,
     ValueId value,
