@@ -444,6 +444,23 @@ def check_hooks(optimizer):
             )
 
 
+def check_options(optimizer):
+    """Throws UserError for options that are tensors, where torch.optim computes otherwise with them."""
+    for number, group in enumerate(optimizer.param_groups):
+        for key in optimizer.defaults:
+            value = group.get(key)
+            if not any(isinstance(item, torch.Tensor) for item in (value if isinstance(value, tuple) else (value,))):
+                continue
+            # What takes the number itself out of the tensor is as exact as a number of Python's.
+            is_taken_out = isinstance(optimizer, torch.optim.SGD) or group.get("fused")
+            if key == "lr" and (is_taken_out or value.dtype is torch.float64):
+                continue
+            raise UserError(
+                f"the optimizer's {key} of group {number} is a tensor, and torch.optim rounds what it computes with one "
+                "otherwise than with numbers: give numbers, as float() makes them"
+            )
+
+
 def _kind(thing):
     if isinstance(thing, tuple):
         return f"a tuple of {len(thing)}"
@@ -618,6 +635,7 @@ def _says_it_traces(by):
 
 def _describe(optimizer, model):
     """(kind, [(options, parameter names)]) of a torch.optim optimizer."""
+    check_options(optimizer)
     names = {}
     for name, parameter in model.named_parameters():
         names.setdefault(parameter, name)

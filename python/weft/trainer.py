@@ -13,7 +13,7 @@ import torch
 
 from weft import _weft
 from weft._weft import UserError
-from weft.capture import check_hooks, check_parts, check_places
+from weft.capture import check_hooks, check_options, check_parts, check_places
 from weft.hugging_face import describe
 from weft.step_table import StepTable
 from weft.wrapped_model import unwrap
@@ -263,6 +263,8 @@ class Trainer:
 
     def _check_options(self):
         check_hooks(self.optimizer)
+        if any(isinstance(group["lr"], torch.Tensor) for group in self.optimizer.param_groups):
+            check_options(self.optimizer)
         for group, (before, now) in enumerate(zip(self._fixed, _fixed_options(self.optimizer), strict=False)):
             for key, value in now.items():
                 if before.get(key) != value:

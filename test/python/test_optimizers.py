@@ -205,3 +205,51 @@ def test_a_skipped_step_changes_nothing_and_a_gradient_may_lie_otherwise():
     ours = run(0.0)
     assert torch.equal(ours[0], parameter.detach())
     assert all(torch.equal(a, optimizer.state[parameter][n]) for a, n in zip(ours[1:], names, strict=True))
+
+
+def train(make_optimizer, change=lambda optimizer, step: None, steps=4):
+    """The parameters after some steps of Weft, and of torch.optim."""
+    found = []
+    for is_ours in (True, False):
+        torch.manual_seed(0)
+        model = nn.Linear(6, 1)
+        optimizer = make_optimizer(model.parameters())
+        batch = torch.randn(8, 6)
+        if is_ours:
+            trainer = weft.parallelize(model, optimizer, (batch,), loss=lambda output: output.pow(2).mean())
+        for step in range(steps):
+            change(optimizer, step)
+            if is_ours:
+                trainer.step((batch,))
+                continue
+            optimizer.zero_grad()
+            model(batch).pow(2).mean().backward()
+            optimizer.step()
+        found.append(model.weight.detach().clone())
+    return found
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.Adafactor])
+def test_a_rate_that_is_a_tensor(kind):
+    """By f32 tensors torch.optim rounds otherwise than by numbers; by f64 ones it does not."""
+    ours, theirs = train(lambda parameters: kind(parameters, lr=torch.tensor(0.01, dtype=torch.float64)))
+    assert torch.equal(ours, theirs)
+    with pytest.raises(weft.UserError, match="lr of group 0 is a tensor, and torch.optim rounds"):
+        train(lambda parameters: kind(parameters, lr=torch.tensor(0.01)))
+
+
+def test_a_rate_that_becomes_a_tensor():
+    def change(optimizer, step):
+        if step == 2:
+            optimizer.param_groups[0]["lr"] = torch.tensor(0.03)
+
+    ours, theirs = train(lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), change)
+    assert torch.equal(ours, theirs)
+    with pytest.raises(weft.UserError, match="lr of group 0 is a tensor"):
+        train(lambda parameters: torch.optim.Adam(parameters), change)
+
+
+def test_betas_that_are_tensors_are_refused():
+    betas = (torch.tensor(0.5), torch.tensor(0.9))
+    with pytest.raises(weft.UserError, match="betas of group 0 is a tensor"):
+        train(lambda parameters: torch.optim.Adam(parameters, betas=betas, foreach=False))
