@@ -331,6 +331,8 @@ class Trainer:
         for name, mine, tensor, _ in self._kept:
             if tensor is not None:
                 if from_first or mine.data_ptr() != tensor.data_ptr() or tensor.numel() == 0:
+                    if not from_first:
+                        _check_strides(name, mine, tensor)
                     fill(name, mine.detach(), from_first)
                     mine.data = tensor
             elif from_first or self._seen.get(name) != (mine._version, mine.data_ptr()):
@@ -365,6 +367,17 @@ class Trainer:
                 self._seen[name] = value
             else:
                 state[key] = tensor
+
+
+def _check_strides(name, now, before):
+    """Throws UserError where the script has given a tensor that lies otherwise in memory: kernels round by that."""
+    dims = [dim for dim in range(before.dim()) if before.size(dim) > 1]
+    if now.shape == before.shape and any(now.stride(dim) != before.stride(dim) for dim in dims):
+        kind, _, key = name.partition("/")
+        raise UserError(
+            f"the {kind} {key} was given a tensor with strides {now.stride()}, and the steps have {before.stride()}: "
+            "copy_ into it, or call parallelize again"
+        )
 
 
 def _fixed_options(optimizer):

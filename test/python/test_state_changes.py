@@ -573,3 +573,15 @@ def test_closures_of_one_decorator_keep_their_own_variables():
     expected = model(x).item()
     trainer = weft.parallelize(model, torch.optim.SGD(model.parameters(), lr=0.0), (x,))
     assert [model(x).item(), trainer.step((x,)), trainer.step((x,))] == [expected] * 3
+
+
+def test_a_parameter_that_lies_otherwise_in_memory_is_refused():
+    """Its values would be the same, and kernels would round otherwise."""
+
+    def turn(model, _, number):
+        if number == 2:
+            weight = model.first.weight
+            weight.data = weight.data.t().contiguous().t()
+
+    with pytest.raises(weft.UserError, match=r"the parameter first.weight was given a tensor with strides \(1, 8\)"):
+        compare(turn)
