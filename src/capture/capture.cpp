@@ -190,8 +190,8 @@ void Capture::find_written_batch() {
     }
     WrittenBatch written;
     written.name = held.names.front();
-    written.again = constant_part(
-        recorder_->function(), now, [](const Input& input) {
+    written.again =
+        constant_part(recorder_->function(), now, [](const Input& input) {
           return input.kind == InputKind::Constant ||
                  input.kind == InputKind::Batch;
         });

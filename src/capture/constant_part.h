@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// A function that makes `value` alone; none when it depends on random numbers or
-// on an input that is not known.
+// A function that makes `value` alone; none when it depends on random numbers
+// or on an input that is not known.
 std::optional<Function> constant_part(
     const Function& step,
     ValueId value,

@@ -186,8 +186,7 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
 ValueId Recorder::add_unnamed(const at::Tensor& tensor, ValueId before) {
   const std::string key = cat("unnamed.", unnamed_++);
   before_.function.outputs.push_back({OutputKind::Buffer, key, before});
-  written_at_.emplace(
-      tensor.storage().unsafeGetStorageImpl(), std::nullopt);
+  written_at_.emplace(tensor.storage().unsafeGetStorageImpl(), std::nullopt);
   // The model does not know it.
   return bind_input(
       tensor,
@@ -211,8 +210,7 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
       {.kind = InputKind::Constant, .keys = {constant.name}, .trained = false});
   constants_.push_back(std::move(constant));
   kept_.push_back(tensor);
-  written_at_.emplace(
-      tensor.storage().unsafeGetStorageImpl(), std::nullopt);
+  written_at_.emplace(tensor.storage().unsafeGetStorageImpl(), std::nullopt);
   if (mode_ == RecordMode::Hollow) {
     known_[static_cast<int32_t>(value)] = dense.clone();
   }

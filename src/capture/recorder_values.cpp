@@ -88,7 +88,13 @@ void Recorder::call_value_read(
 
 void Recorder::guard_equal(const at::Tensor& one, const at::Tensor& other) {
   const auto is_constant = [&](const at::Tensor& tensor) {
-    return constant_part(now_.function, value_of(tensor)).has_value();
+    return constant_part(
+               now_.function,
+               value_of(tensor),
+               [](const Input& input) {
+                 return input.kind == InputKind::Constant;
+               })
+        .has_value();
   };
   if (one.sizes() != other.sizes() ||
       (is_constant(one) && is_constant(other))) {
