@@ -217,7 +217,7 @@ def t5_11b(batch_size: int = 1, sequence: int = 512, **config) -> Step:
     )
     model = transformers.T5ForConditionalGeneration(full)
     texts = torch.randint(full.vocab_size, (2, batch_size, sequence))
-    return model, {"input_ids": texts[0], "labels": texts[1, :, : sequence // 4]}, optimizer_of(model)
+    return model, {"input_ids": texts[0], "labels": texts[1, :, : sequence // 4].contiguous()}, optimizer_of(model)
 
 
 def whisper_large(batch_size: int = 1, sequence: int = 448, **config) -> Step:

@@ -46,10 +46,18 @@ bool reaches(
   return false;
 }
 
+// Asked of the storages alone: what PyTorch's own question looks at besides,
+// tensors without memory do not have.
+bool have_one_storage(const at::Tensor& one, const at::Tensor& other) {
+  return one.storage().unsafeGetStorageImpl() ==
+         other.storage().unsafeGetStorageImpl();
+}
+
 }  // namespace
 
 bool is_same_view(const at::Tensor& one, const at::Tensor& other) {
-  return one.is_alias_of(other) && one.scalar_type() == other.scalar_type() &&
+  return have_one_storage(one, other) &&
+         one.scalar_type() == other.scalar_type() &&
          one.storage_offset() == other.storage_offset() &&
          one.sizes() == other.sizes() && one.strides() == other.strides();
 }
@@ -58,7 +66,7 @@ bool is_same_view(const at::Tensor& one, const at::Tensor& other) {
 // its strides, is the index into the other, times its own, plus the distance
 // between their beginnings: one equation in whole numbers with bounds.
 bool shares_elements(const at::Tensor& one, const at::Tensor& other) {
-  if (!one.is_alias_of(other) || one.numel() == 0 || other.numel() == 0) {
+  if (!have_one_storage(one, other) || one.numel() == 0 || other.numel() == 0) {
     return false;
   }
   const auto bytes = [](const at::Tensor& tensor) {

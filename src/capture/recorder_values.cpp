@@ -7,6 +7,7 @@
 #include "capture/call_stack.h"
 #include "capture/constant_part.h"
 #include "capture/recorder.h"
+#include "ops/bounds.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/eq.h>
@@ -45,6 +46,13 @@ void Recorder::call_value_read(
     }
     op.redispatchBoxed(below(keys), stack);
     return;
+  }
+  if (arguments.size() == 1) {
+    if (const auto answer = decided_comparison(
+            now_.function, value_of(arguments[0].toTensor()))) {
+      replace_arguments(op, stack, {c10::Scalar(*answer)});
+      return;
+    }
   }
   if (mode_ == RecordMode::Hollow) {
     refuse(

@@ -79,4 +79,27 @@ std::optional<int64_t> upper_bound(const Function& function, ValueId value) {
   return std::nullopt;
 }
 
+std::optional<bool> decided_comparison(
+    const Function& function, ValueId value) {
+  if (function[value].node == NodeId::None) {
+    return std::nullopt;
+  }
+  const Node& comparison = function.nodes[index(function[value].node)];
+  const bool is_below = comparison.op == "aten.lt.Scalar";
+  const bool is_above = comparison.op == "aten.ge.Scalar";
+  if (!is_below && !is_above) {
+    return std::nullopt;
+  }
+  const ValueId drawn = value_arg(comparison, 0);
+  if (function[drawn].node == NodeId::None ||
+      function.nodes[index(function[drawn].node)].op != "aten.rand") {
+    return std::nullopt;
+  }
+  const double limit = number_arg(comparison, 1, 0.5);
+  if (!(limit <= 0 || limit >= 1)) {
+    return std::nullopt;
+  }
+  return is_below == (limit >= 1);
+}
+
 }  // namespace weft

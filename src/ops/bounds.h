@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of integers before a step runs.
+// What is known of elements before a step runs.
 #pragma once
 
 #include "graph/graph.h"
@@ -13,5 +13,10 @@ namespace weft {
 // negative: positions that topk, sort or argmax found in a dim, and what views
 // and copies make of them. None where nothing is known.
 std::optional<int64_t> upper_bound(const Function& function, ValueId value);
+
+// What a comparison of uniform random numbers with a number gives whatever is
+// drawn, because they are at least 0 and below 1: layers that are dropped with
+// probability 0. None where it depends on what is drawn, and of other values.
+std::optional<bool> decided_comparison(const Function& function, ValueId value);
 
 }  // namespace weft

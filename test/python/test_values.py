@@ -309,3 +309,36 @@ def test_constants_that_are_compared_are_no_guards():
     data = [torch.ones(8, 6), torch.cat([torch.ones(1, 6), batches(1)[0][1:]])]
     check(reads_and_sorts, data)
     assert graph_of(reads_and_sorts, data[0]).count("weft.guard") == 1
+
+
+@pytest.mark.parametrize("limit, is_decided", [(0.0, True), (1.0, True), (0.5, False)])
+def test_random_numbers_are_compared_without_drawing_them(limit, is_decided):
+    """As layers are dropped with a probability of 0."""
+
+    class Dropped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            if torch.rand([]) < limit:
+                x = x.sin()
+            return self.layer(x).square().mean()
+
+    captured = weft.capture_function(lambda: (Dropped(), (torch.ones(2, 4),)), name="dropped")
+    assert captured.real is not is_decided
+    assert not is_decided or ("aten.sin" in str(captured.graph)) == (limit == 1.0)
+
+
+def test_a_write_in_place_needs_no_values():
+    class Buckets(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(8, 4)
+
+        def forward(self, x):
+            buckets = (x > 3).long() * 2
+            buckets += torch.where(x > 1, x, x + 1).clamp_max(4)
+            return self.table(buckets).square().mean()
+
+    assert not weft.capture_function(lambda: (Buckets(), (torch.arange(6),)), name="buckets").real
