@@ -4,15 +4,14 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
+#include "capture/complex_scalar.h"
 #include "capture/composite_call.h"
 #include "capture/recorder.h"
 #include "ops/kernel.h"
 #include "ops/split.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/_local_scalar_dense.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace weft {
@@ -36,22 +35,6 @@ std::vector<TensorType> types_in(const std::vector<at::Tensor>& tensors) {
 TensorType written_type(const at::Tensor& tensor) {
   TensorType type = type_of(tensor);
   return is_dense(type) ? type : with_sizes(type, type.sizes);
-}
-
-// A Python number like 2j beside these tensors. It is a tensor without dims in
-// a Graph, of the element type in which PyTorch computes with the number: that
-// does not change the type of the result.
-at::Tensor complex_number(
-    const at::Scalar& number, const std::vector<at::Tensor>& beside) {
-  at::native::ResultTypeState state = {};
-  for (const at::Tensor& tensor : beside) {
-    if (tensor.defined()) {
-      state = at::native::update_result_type_state(tensor, state);
-    }
-  }
-  const bool is_double = at::native::result_type(state) == at::kComplexDouble;
-  return at::scalar_tensor(
-      number, is_double ? at::kComplexDouble : at::kComplexFloat);
 }
 
 // The arguments of the form of a call that returns what the call writes into
@@ -105,6 +88,9 @@ void Recorder::call(
   if (info.kind == CallKind::Composite) {
     op.callBoxedForDispatchKey(
         c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  if (call_with_complex_tensor(op, stack)) {
     return;
   }
   const c10::impl::ExcludeDispatchKeyGuard guard(kRecordingKey);

@@ -13,6 +13,7 @@ import weft
 from planned import Planned, gradient_difference
 from replaying import assert_bit_equal, eager_step
 from torch import nn
+from torch.nn import functional
 
 NAMES = list(complex_models.BLOCKS)
 # All ranks in this process; those that write into parts of tensors run on real ones.
@@ -111,6 +112,43 @@ def test_complex_numbers_of_python(dtype):
     def build():
         torch.manual_seed(0)
         return Numbers(dtype), (torch.randn(4),)
+
+    step = Planned(build)
+    ours = step.on_one_rank()
+    assert_bit_equal("loss", ours[("loss", "")], step.loss)
+    assert torch.equal(ours[("gradient", "w")], step.gradients["w"])
+
+
+CALLS = {
+    "pow": lambda z: z ** (1 + 1j),
+    "reversed sub": lambda z: 2j - z,
+    "masked_fill": lambda z: z.masked_fill(z.real > 0, 1j),
+    "index_fill": lambda z: z.index_fill(0, torch.tensor([1]), 1j),
+    "alpha": lambda z: torch.add(z, z, alpha=2j),
+    "filled": lambda z: z * torch.empty_like(z).fill_(1 - 2j),
+    # Its gradient multiplies by 1j.
+    "angle": lambda z: torch.exp(1j * z.angle()),
+    # Which is made of real ones, added with alpha=1j.
+    "convolution": lambda z: functional.conv1d(z[:, None], z[:1, None, :3]),
+}
+
+
+class Called(nn.Module):
+    def __init__(self, call, dtype):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4, 6, dtype=dtype))
+        self.call = call
+
+    def forward(self, x):
+        return self.call(self.w * x).abs().square().mean()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("name", CALLS)
+def test_complex_numbers_as_arguments(name, dtype):
+    def build():
+        torch.manual_seed(0)
+        return Called(CALLS[name], dtype), (torch.randn(4, 6),)
 
     step = Planned(build)
     ours = step.on_one_rank()
