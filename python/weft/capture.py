@@ -442,6 +442,13 @@ def check_hooks(optimizer):
             raise UserError(
                 f"not supported: an optimizer with a hook of {name}, which would not be called: remove it, and {advice}"
             )
+    step = getattr(optimizer, "__dict__", {}).get("step")
+    # The schedulers of torch put one there that only notes that it was called.
+    if step is not None and not getattr(step, "_wrapped_by_lr_sched", False):
+        raise UserError(
+            "not supported: an optimizer whose step was replaced by another function, which would not be called: do what "
+            "it adds after trainer.step, under torch.no_grad()"
+        )
 
 
 def check_options(optimizer):
@@ -664,7 +671,7 @@ def _describe(optimizer, model):
             ) from None
         groups.append((options, parameters))
     kind = type(optimizer).__name__.lower()
-    if not type(optimizer).__module__.startswith("torch.optim"):
+    if getattr(torch.optim, type(optimizer).__name__, None) is not type(optimizer):
         raise UserError(
             f"not supported: the optimizer {type(optimizer).__name__} of "
             f"{type(optimizer).__module__}: only those of torch.optim are known. "

@@ -117,3 +117,30 @@ def test_an_optimizer_whose_state_is_cleared_begins_anew(options):
             optimizer.load_state_dict(model.at_first)
 
     compare(load_the_first, **options)
+
+
+class Decaying(torch.optim.SGD):
+    """No optimizer of torch.optim, whatever it is called."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.mul_(0.9)
+
+
+def test_a_subclass_is_not_taken_for_its_parent():
+    kind = type("SGD", (Decaying,), {"__module__": "torch.optim.sgd"})
+    model = torch.nn.Linear(6, 1)
+    with pytest.raises(weft.UserError, match="the optimizer SGD of torch.optim.sgd: only those of torch.optim"):
+        weft.parallelize(model, kind(model.parameters(), lr=0.1), (torch.randn(4, 6),), loss=torch.mean)
+
+
+def test_a_step_that_was_replaced_is_refused():
+    model = torch.nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    trainer = weft.parallelize(model, optimizer, (torch.randn(4, 6),), loss=torch.mean)
+    optimizer.step = lambda closure=None: None
+    with pytest.raises(weft.UserError, match="an optimizer whose step was replaced by another function"):
+        trainer.step((torch.randn(4, 6),))
