@@ -3,12 +3,14 @@
 
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <typeinfo>
 
 namespace py = pybind11;
 
@@ -16,6 +18,21 @@ namespace weft {
 namespace {
 
 constexpr Py_ssize_t kMaxArrayBytes = 1 << 20;
+
+// A hook of Python's is a dict of them, which stays when they are removed. It
+// is known by the name of its type, which PyTorch's library does not export.
+template <typename PythonHook, typename Hooks>
+size_t count_hooks(const Hooks& hooks, const char* name) {
+  size_t count = 0;
+  for (const auto& hook : hooks) {
+    const auto& it = *hook;
+    count += std::strstr(typeid(it).name(), name) == nullptr
+                 ? 1
+                 : static_cast<size_t>(PyDict_GET_SIZE(
+                       static_cast<const PythonHook&>(it).dict));
+  }
+  return count;
+}
 
 }  // namespace
 
@@ -136,7 +153,10 @@ size_t accumulator_hooks(const at::Tensor& tensor) {
   const auto node = meta->grad_accumulator_.lock();
   // Which of them are of Python, and still there, PyTorch does not tell.
   return node == nullptr ? 0
-                         : node->pre_hooks().size() + node->post_hooks().size();
+                         : count_hooks<torch::autograd::PyFunctionPreHook>(
+                               node->pre_hooks(), "PyFunctionPreHook") +
+                               count_hooks<torch::autograd::PyFunctionPostHook>(
+                                   node->post_hooks(), "PyFunctionPostHook");
 }
 
 }  // namespace weft

@@ -36,7 +36,7 @@ std::vector<const char*> held_by_callable(PyObject* callable);
 // where there was never one: those that see the gradient before it is
 // accumulated, and those that run afterwards.
 std::array<PyObject*, 2> hooks_of(PyObject* tensor);
-// How many hooks were ever put on the node that accumulates the gradient of a
+// How many hooks there are on the node that accumulates the gradient of a
 // leaf.
 size_t accumulator_hooks(const at::Tensor& tensor);
 

@@ -144,3 +144,18 @@ def test_a_step_that_was_replaced_is_refused():
     optimizer.step = lambda closure=None: None
     with pytest.raises(weft.UserError, match="an optimizer whose step was replaced by another function"):
         trainer.step((torch.randn(4, 6),))
+
+
+def test_hooks_of_the_node_that_accumulates_come_and_go():
+    nodes = {}
+
+    def change(model, _, number):
+        weight = model.first.weight
+        if number == 1:
+            # Who holds the node keeps it and its hooks.
+            node = weight.expand_as(weight).grad_fn.next_functions[0][0]
+            nodes[model] = node, node.register_prehook(lambda gradients: (gradients[0] * 0.5,))
+        if number == 3:
+            nodes[model][1].remove()
+
+    assert captures(compare(change)) == 2
