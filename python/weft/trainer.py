@@ -263,6 +263,8 @@ class Trainer:
 
     def _check_options(self):
         check_hooks(self.optimizer)
+        if self._options["accumulate"] > 1:
+            _check_accumulated(self.model)
         if any(isinstance(group["lr"], torch.Tensor) for group in self.optimizer.param_groups):
             check_options(self.optimizer)
         for group, (before, now) in enumerate(zip(self._fixed, _fixed_options(self.optimizer), strict=False)):
@@ -367,6 +369,16 @@ class Trainer:
                 self._seen[name] = value
             else:
                 state[key] = tensor
+
+
+def _check_accumulated(model):
+    """Throws UserError for a hook that would see the sum of gradients so far, where each batch has its own."""
+    for name, parameter in model.named_parameters():
+        if parameter._post_accumulate_grad_hooks:
+            raise UserError(
+                f"not supported: a hook of register_post_accumulate_grad_hook on {name} with accumulate above 1: use "
+                "register_hook, which sees the gradient of each batch"
+            )
 
 
 def _check_strides(name, now, before):

@@ -159,3 +159,12 @@ def test_hooks_of_the_node_that_accumulates_come_and_go():
             nodes[model][1].remove()
 
     assert captures(compare(change)) == 2
+
+
+def test_a_hook_on_the_sum_of_gradients_is_refused_with_accumulation():
+    model = torch.nn.Linear(6, 1)
+    model.weight.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", parameter.grad * 0.5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(weft.UserError, match="a hook of register_post_accumulate_grad_hook on weight with accumulate"):
+        trainer = weft.parallelize(model, optimizer, (torch.randn(4, 6),), accumulate=2, loss=torch.mean)
+        trainer.step((torch.randn(4, 6),))
