@@ -395,8 +395,8 @@ class Propagation {
 }  // namespace
 
 void propagate_layouts(Lowering& lowering) {
-  // Every round but the last expands a node of the captured step, and what nodes
-  // are expanded into is not expanded again.
+  // Every round but the last expands a node of the captured step, and what
+  // nodes are expanded into is not expanded again.
   const size_t most = step_of(lowering.graph).nodes.size();
   for (size_t round = 0; round <= most; ++round) {
     lowering.layouts.clear();
