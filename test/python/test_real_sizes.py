@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weft plan` for published models in their full sizes: a plan, or the nearest that would do, and no internal error."""
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -13,7 +12,16 @@ import pytest
 
 pytest.importorskip("transformers")
 
-FILE = pathlib.Path(__file__).parents[2] / "examples" / "models" / "published.py"
+ROOT = pathlib.Path(__file__).parents[2]
+FILE = ROOT / "examples" / "models" / "published.py"
+# Packages that only the zoo has lie apart from .venv.
+WITH_ZOO = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "test" / "zoo")!r})
+import zoo
+zoo.use_packages()
+from published import *
+"""
 CLUSTERS = ["1x8xH100", "8x8xH100", "2x8xA100-80G", "16x8xH200"]
 # With the rows of a step.
 MODELS = {
@@ -42,13 +50,13 @@ MODELS = {
 DIFFUSION = {"flux_12b", "stable_diffusion_3_8b", "pixart_sigma"}
 
 
-def plan(model, cluster, *more):
+def plan(model, cluster, *more, file=FILE):
     """What `weft plan` says, and how long it took. In bf16: PyTorch's autocast leaves grouped products in f32."""
     weft = pathlib.Path(sys.executable).parent / "weft"
     begin = time.time()
     done = subprocess.run(
         [
-            *(str(weft), "plan", f"{FILE}:{model}", "--cluster", cluster, "--precision", "bf16"),
+            *(str(weft), "plan", f"{file}:{model}", "--cluster", cluster, "--precision", "bf16"),
             *("--global-batch", str(MODELS[model]), "--json", *more),
         ],
         capture_output=True,
@@ -79,9 +87,13 @@ def test_experts_are_shared_by_a_plan_for_mixtral():
 @pytest.mark.campaign
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("model", MODELS)
-def test_a_plan_is_found(model, cluster):
-    if model in DIFFUSION and importlib.util.find_spec("diffusers") is None:
-        pytest.skip("diffusers is not installed")
-    done, seconds = plan(model, cluster)
+def test_a_plan_is_found(model, cluster, tmp_path):
+    file = FILE
+    if model in DIFFUSION:
+        if not (ROOT / ".venv" / "zoo").exists():
+            pytest.skip("the packages of the zoo are not installed: make zoo")
+        file = tmp_path / "with_zoo.py"
+        file.write_text(WITH_ZOO)
+    done, seconds = plan(model, cluster, file=file)
     found = check(done)
     print(f"{model} on {cluster}: {'a plan' if found else 'nothing fits'} in {seconds:.1f} s")
