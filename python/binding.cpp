@@ -203,6 +203,11 @@ void bind_capture(py::module_& module) {
             return {true, replay(*left.again, left.known).front()};
           })
       .def(
+          "is_constant",
+          [](Capture& capture, const at::Tensor& tensor) {
+            return capture.is_constant(tensor);
+          })
+      .def(
           "replace_buffer",
           [](Capture& capture,
              const std::string& name,

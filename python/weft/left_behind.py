@@ -82,6 +82,11 @@ def _settled(taken, path, value, old, depth):
             return value
         is_made, elements = taken.left(value)
         if not is_made:
+            if value.grad_fn is not None and taken.is_constant(value):
+                raise UserError(
+                    f"the step reads {path}, which was computed outside of it and which gradients would flow through: "
+                    "compute it in forward, or call detach() on it"
+                )
             return value
         if elements is None:
             return _weft.placeholder(value, _not_kept(path))

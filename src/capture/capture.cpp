@@ -163,6 +163,15 @@ Capture::Left Capture::left(const at::Tensor& tensor) {
   return left;
 }
 
+bool Capture::is_constant(const at::Tensor& tensor) const {
+  const std::optional<ValueId> value = recorder_->value_if_any(tensor);
+  const std::vector<Input>& inputs = recorder_->function().inputs;
+  return value &&
+         std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
+           return input.value == *value && input.kind == InputKind::Constant;
+         });
+}
+
 at::Tensor Capture::known_tensor(const Input& input) const {
   if (input.kind == InputKind::Constant) {
     return recorder_->constant(input.keys.front());

@@ -63,6 +63,8 @@ class Capture {
     std::vector<at::Tensor> known;
   };
   Left left(const at::Tensor& tensor);
+  // Whether the step has read it as a constant.
+  bool is_constant(const at::Tensor& tensor) const;
 
   // A tensor of the batch that the step has written into.
   struct WrittenBatch {

@@ -180,6 +180,9 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
             ", and what a step leaves behind is not kept. Register it with "
             "register_buffer and write into it with copy_"));
   }
+  if (phase_ != Phase::Init && c10::GradMode::is_enabled()) {
+    check_history(tensor);
+  }
   return add_constant(tensor);
 }
 

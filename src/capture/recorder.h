@@ -210,6 +210,8 @@ class Recorder : public StorageObserver,
   void check_layout(const at::Tensor& tensor);
   void check_written(const OpInfo& info, const at::Tensor& tensor);
   void check_overlap(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
+  // A constant must not cut a path of gradients.
+  void check_history(const at::Tensor& tensor);
   void check_sparse(const OpInfo& info, c10::ArrayRef<c10::IValue> arguments);
   [[noreturn]] void refuse(bool needs_values, std::string message);
   // Likewise, of a line that ran earlier.

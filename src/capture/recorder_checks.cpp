@@ -143,6 +143,18 @@ void Recorder::check_overlap(
   }
 }
 
+void Recorder::check_history(const at::Tensor& tensor) {
+  if (tensor.requires_grad() && tensor.grad_fn() != nullptr) {
+    refuse(
+        false,
+        cat("[capture] the step reads a tensor",
+            in_module(),
+            " that was computed outside of it (before it, or in another "
+            "thread) and that gradients would flow through: compute it in "
+            "forward, or call detach() on it"));
+  }
+}
+
 void Recorder::check_sparse(
     const OpInfo& info, c10::ArrayRef<c10::IValue> arguments) {
   if (info.sparse_argument < 0 ||

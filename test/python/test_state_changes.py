@@ -2,6 +2,7 @@
 """What a script changes between two steps: every step is what eager PyTorch computes from what is there by then."""
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import random
@@ -585,3 +586,30 @@ def test_a_parameter_that_lies_otherwise_in_memory_is_refused():
 
     with pytest.raises(weft.UserError, match=r"the parameter first.weight was given a tensor with strides \(1, 8\)"):
         compare(turn)
+
+
+class Outside(nn.Module):
+    def __init__(self, compute):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.before = self.layer.weight * 2
+        self.compute = compute
+
+    def forward(self, x):
+        return self.compute(self, x).square().mean()
+
+
+def in_a_thread(model, x):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: model.layer(x) * 2).result()
+
+
+def made_before(model, x):
+    return functional.linear(model.layer(x), model.before)
+
+
+@pytest.mark.parametrize("compute", [in_a_thread, made_before])
+def test_gradients_through_what_is_computed_elsewhere_are_refused(compute):
+    model = Outside(compute)
+    with pytest.raises(weft.UserError, match="computed outside of it"):
+        weft.parallelize(model, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(3, 4))
