@@ -70,6 +70,11 @@ def end(processes):
         process.wait()
 
 
+def newest_commit():
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+
+
 def entries(results):
     return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
 
@@ -112,6 +117,7 @@ def watch(processes, part, seconds):
 def run_cells(ranks, cells, results, seconds, told=print):
     """Every (model, kind) of as many ranks, in as few starts as may be."""
     left = list(cells)
+    commit = newest_commit()
     part = results.with_suffix(f".{os.getpid()}.part")
     log = results.with_suffix(f".{os.getpid()}.log")
     while left:
@@ -134,7 +140,7 @@ def run_cells(ranks, cells, results, seconds, told=print):
             found[(model, kind)] = {"model": model, "kind": kind, "outcome": "failed", "message": ending, "trace": tail}
         with results.open("a") as file:
             for entry in found.values():
-                file.write(json.dumps(entry) + "\n")
+                file.write(json.dumps({**entry, "commit": commit}) + "\n")
                 told(
                     f"{entry['outcome']:10} {entry['model']} {entry['kind']} {entry.get('message', '')[:160]}",
                     flush=True,

@@ -8,10 +8,9 @@ import argparse
 import collections
 import pathlib
 import re
-import subprocess
 
 from cell import KINDS
-from run import RESULTS, entries
+from run import RESULTS, entries, newest_commit
 from zoo import PACKAGES, ROOT
 
 TITLES = {
@@ -29,9 +28,9 @@ TITLES = {
     "peft_adapters": "peft",
     "small_packages": "packages of one or a few models",
 }
-# The one cause of a rounding on one rank that was followed to its end, in vit-pytorch's CCT.
+# The one cause of a rounding on one rank that was followed to its end, in MONAI's UNETR.
 REASON = (
-    "in vit-pytorch's CCT the cause is that ATen chooses the kernel of a product by strides, those of dims of size 1 "
+    "in MONAI's UNETR the cause is that ATen chooses the kernel of a convolution by strides, those of dims of size 1 "
     "included, which a graph does not keep; it was not looked for in each of these"
 )
 
@@ -41,7 +40,7 @@ Made by `make zoo`, `.venv/bin/python test/zoo/run.py` and `.venv/bin/python tes
 {packages} packages that nobody wrote for Weft, tiny and from configurations, pinned in requirements/dev.txt and
 requirements/zoo.txt. Each takes two steps on two batches; the losses, the gradients and the buffers are compared with
 those of eager PyTorch: on one rank bit for bit, under plans on two real processes up to rounding. The code that was run
-is that of commit {commit}.
+is that of {commits}.
 
 - `=`: equal, bit for bit. `~`: equal up to rounding. `-`: not run.
 - `refused 3`: refused by name, with message 3 below.
@@ -139,20 +138,31 @@ def write(found, page, commit, note=""):
     words = "; ".join(f"*{kind}* `{KINDS[kind][0] or 'none'}`" for kind in kinds if KINDS[kind][0])
     small = [model.partition("/")[2] for model in models if model.startswith("small_packages/")]
     packages = package_count(small) + len({p.partition("_")[0] for p in PACKAGES if p != "small_packages"})
-    out = [HEAD.format(models=len(models), packages=packages, words=words, commit=commit)]
+    out = [HEAD.format(models=len(models), packages=packages, words=words, commits=commits_of(found, commit))]
     out += [note + "\n"] if note else []
     out.append(summary(kinds, counts))
     close = sorted(
-        model for (model, kind), entry in found.items() if kind == "one rank" and entry["outcome"] == "close"
+        model
+        for (model, kind), entry in found.items()
+        if kind == "one rank" and entry["outcome"] in ("close", "different")
     )
     if close:
-        out.append(f"Within 1e-6 on one rank and not bit-equal ({REASON}): {', '.join(close)}.\n")
+        out.append(f"Not bit-equal on one rank, and equal up to rounding ({REASON}): {', '.join(close)}.\n")
     out += [section + "\n" for section in sections]
     out.append("## Refusals\n\nEach says what to do instead. [limits.md](limits.md) has them by subject.\n")
     out += refusals.lines()
     out.append("\n## Failures\n")
     out += failures.lines() if failures.numbers else ["None."]
     page.write_text("\n".join(out) + "\n")
+
+
+def commits_of(found, newest):
+    """The commits whose code the cells ran, with their number where there are several."""
+    counts = collections.Counter(entry.get("commit", newest) for entry in found.values())
+    if len(counts) == 1:
+        return f"commit {next(iter(counts))}"
+    each = ", ".join(f"{commit} ({count} cells)" for commit, count in counts.most_common())
+    return f"these commits, one after the other: {each}"
 
 
 def summary(kinds, counts):
@@ -173,11 +183,6 @@ def main():
     parser.add_argument("--commit", default=newest_commit(), help="the code that was run")
     arguments = parser.parse_args()
     write(read(arguments.results), ROOT / "docs" / "models.md", arguments.commit, arguments.note)
-
-
-def newest_commit():
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":
