@@ -55,12 +55,13 @@ class StepTable:
     `whole_values()` gives the tensors of a batch of which each rank has a part, by key.
     """
 
-    def __init__(self, model, optimizer, options, before_capture, whole_values):
+    def __init__(self, model, optimizer, options, before_capture, whole_values, gives_parts=False):
         self._model = model
         self._optimizer = optimizer
         self._options = options
         self._before_capture = before_capture
         self._whole_values = whole_values
+        self._gives_parts = gives_parts
         # By what can be told of a batch alone, the steps from the one that ran last.
         self._steps = {}
         # Likewise, the keys of numbers whose values are part of the step.
@@ -97,10 +98,13 @@ class StepTable:
         """
         batch = _in_memory(batch)
         tensors, plain, inputs = self._parts_of(batch)
+        # The same on all ranks, also where all rows are those of one: they capture together, and gather the values.
+        self._is_part = self._gives_parts and sizes is not None
         key = (
             evaluation,
+            self._is_part,
             batch_structure(batch),
-            tuple(sorted((key, *_type_of(value, sizes and sizes[key])) for key, value in tensors)),
+            tuple(sorted((key, *_type_of(value, sizes and sizes[key], self._is_part)) for key, value in tensors)),
             tuple(sorted((key, type(value).__qualname__) for key, value in plain.items())),
         )
         step = self._known(key, plain, is_step)
@@ -163,7 +167,7 @@ class StepTable:
                 is_step=is_step,
                 plain_keys=self._plain_keys.setdefault(key, set()),
                 order=self._order,
-                values=None if is_whole else self._whole_values,
+                values=self._whole_values if self._is_part or not is_whole else None,
             )
         except UserError:
             raise
@@ -255,8 +259,8 @@ def _check_writes(writes, step, is_whole):
         )
 
 
-def _type_of(tensor, sizes=None):
-    if sizes is None or list(tensor.shape) == sizes:
+def _type_of(tensor, sizes, is_part):
+    if sizes is None or list(tensor.shape) == sizes and not is_part:
         return str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.requires_grad
     # Of the whole batch no rank has the tensor: how it lies in memory follows from the part, as in `_like`.
     return str(tensor.dtype), tuple(sizes), tuple(_memory_order(tensor)), tensor.requires_grad

@@ -109,7 +109,12 @@ class Trainer:
         this = weakref.ref(self)
         captured = {"name": "model", "precision": options["precision"], "loss": options["loss"]}
         self._table = StepTable(
-            model, optimizer, captured, lambda: this()._gather_model(), lambda: dict(this()._core.whole_batch())
+            model,
+            optimizer,
+            captured,
+            lambda: this()._gather_model(),
+            lambda: dict(this()._core.whole_batch()),
+            gives_parts=options["batch"] == "local",
         )
         self._core = _weft.Trainer(lambda evaluation, sizes: this()._capture(evaluation, sizes), options)
         # By name, the script's copy that the steps know of: of a tensor its last writing, of a state the object.

@@ -36,7 +36,8 @@ TWO = {
         "model": "pairs",
         "settings": {"reads_values": True},
         "examples": [pairs(1, 4), pairs(2, 4)],
-        "steps": [[pairs(1, 4), pairs(2, 4)]],
+        # All rows of the second step are one rank's, as many as it gave as an example.
+        "steps": [[pairs(1, 4), pairs(2, 4)], [pairs(3, 4), pairs(4, 0)]],
     },
     "tensor": {"words": "tensor=2", "steps": [[text(1, 4)], [text(2, 3)]]},
     "whole entry": {
