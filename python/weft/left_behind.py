@@ -48,7 +48,7 @@ def take_buffers(taken, model, before):
 def check_buffers(model):
     """Throws UserError for a buffer without values, which a step has registered."""
     for name, buffer in model.named_buffers():
-        if _weft.is_hollow(buffer):
+        if buffer.numel() > 0 and _weft.is_hollow(buffer):
             raise UserError(
                 f"the buffer {name} was registered while a training step ran, with values that are not constant, and "
                 "those are not kept. Register it before the first step and write into it with copy_"

@@ -81,6 +81,8 @@ def trouble(entry):
     if entry["outcome"] == "different":
         what = "the loss" if entry["loss"] > 1e-5 else "a gradient" if entry["gradient"] > 1e-4 else "a buffer"
         if entry["kind"] == "one rank":
+            names = {"loss": "the loss", "gradient": "a gradient", "buffer": "a buffer"}
+            what = names[max(names, key=lambda part: entry[part])]
             what = f"not bit-equal: {'beyond rounding, ' if max(entry['loss'], entry['gradient']) > 1e-3 else ''}{what}"
         return f"{what} differs from eager PyTorch's"
     return plain(entry["message"])

@@ -69,6 +69,11 @@ def build(name, seed=0, is_double=False):
     without_dropout(model)
     if is_double:
         model = model.double()
+        for module in model.modules():
+            # Tensors that are no buffers, which double() leaves as they are.
+            for key, value in vars(module).items():
+                if isinstance(value, torch.Tensor) and value.is_floating_point():
+                    setattr(module, key, value.double())
         batch = tree_map(lambda x: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x, batch)
     # Its steps change no parameter, so that every step has the gradients of the same ones.
     return model, batch, torch.optim.SGD(model.parameters(), lr=0.0)
