@@ -22,8 +22,8 @@ bool is_equal(PyObject* one, PyObject* other);
 pybind11::object bytes_of(PyObject* array);
 // Where a source of random numbers is.
 pybind11::object random_state(PyObject* source);
-// How many elements a list, tuple, dict, set or deque holds, whatever a class
-// of the script's says of its length.
+// The number of elements in a list, tuple, dict, set or deque. For the first
+// four, a subclass cannot change the answer by its own __len__.
 Py_ssize_t element_count(PyObject* container);
 // The element i of a list, tuple or deque.
 pybind11::object element(PyObject* sequence, size_t i);

@@ -46,7 +46,8 @@ struct Remembered {
   // Kind Length: how many; kind Object: which node.
   uint32_t number = 0;
   pybind11::object object = {};
-  // Of a tensor, what its hooks are kept in, where it has any.
+  // The elements of a container. For a tensor with hooks, these are the two
+  // dicts that hold its hooks (hooks_of).
   std::vector<std::pair<pybind11::object, Remembered>> children = {};
   std::shared_ptr<TensorMark> mark = {};
   // Kind Array: the elements; kind Random: the state.

@@ -13,8 +13,9 @@ import torch
 
 from weft import _weft
 from weft._weft import UserError
-from weft.capture import check_hooks, check_options, check_parts, check_places
+from weft.capture import check_parts, check_places
 from weft.hugging_face import describe
+from weft.optimizer import check_hooks, check_options
 from weft.step_table import StepTable
 from weft.wrapped_model import unwrap
 

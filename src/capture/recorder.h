@@ -119,8 +119,8 @@ class Recorder : public StorageObserver,
   // The storage that a refusal is about, for who knows its name.
   const c10::StorageImpl* refused_storage() const { return refused_storage_; }
 
-  // A UserError that a call has thrown is a refusal, also where nobody knew of
-  // the recorder: throws it with the line that is running.
+  // Records as the refusal of this capture a UserError that was thrown while a
+  // call was recorded, and throws it again with the line that is running.
   void keep_refusal(const std::string& message);
 
   // Called by the dispatcher's fallback.
@@ -176,9 +176,9 @@ class Recorder : public StorageObserver,
       const c10::OperatorHandle& op,
       c10::DispatchKeySet keys,
       torch::jit::Stack* stack);
-  // Of an operator whose results have sizes that data decide: runs it on
-  // elements that are read, so that the results are constants. False where they
-  // cannot be read.
+  // Runs an operator whose result sizes depend on data, on the elements that
+  // its operands have now, so that its results are constants. Returns false
+  // where the elements cannot be read.
   bool call_by_elements(
       const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void call_value_read(

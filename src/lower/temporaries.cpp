@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kEnd = std::numeric_limits<int>::max();
 constexpr int kTries = 64;
-// Of more than so many, one order is taken instead of the best of many: placing
-// takes the square of their number.
+// Above this number of temporaries only one order is tried, because placing
+// them takes time that grows with the square of their number.
 constexpr size_t kMany = 256;
 
 struct Rectangle {

@@ -37,7 +37,7 @@ REASON = (
 HEAD = """# Models that were run
 
 Made by `make zoo`, `.venv/bin/python test/zoo/run.py` and `.venv/bin/python test/zoo/table.py`: {models} models of
-{packages} packages that nobody wrote for Weft, tiny and from configurations, pinned in requirements/dev.txt and
+{packages} packages from outside this repository, each built tiny from its configuration and pinned in requirements/dev.txt and
 requirements/zoo.txt. Each takes two steps on two batches; the losses, the gradients and the buffers are compared with
 those of eager PyTorch: on one rank bit for bit, under plans on two real processes up to rounding. The code that was run
 is that of {commits}.
