@@ -7,8 +7,16 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace weft {
+
+// For each value of the step, whether `value` is computed from it. None when
+// `value` depends on random numbers or on an input that is not known.
+std::optional<std::vector<bool>> known_origin(
+    const Function& step,
+    ValueId value,
+    const std::function<bool(const Input&)>& is_known);
 
 // A function that makes `value` alone; none when it depends on random numbers
 // or on an input that is not known.

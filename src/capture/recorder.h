@@ -188,6 +188,12 @@ class Recorder : public StorageObserver,
       torch::jit::Stack* stack);
   // Remembers that a tensor which is no input was written into.
   void note_write(const at::Tensor& tensor);
+  // Appends a guard that stops the step where `value` is not `expected`.
+  void emit_guard(
+      ValueId value,
+      Arg expected,
+      TensorType type,
+      std::vector<Option> options = {});
   // What aten.equal has given: asked for in a way that can be guarded.
   void guard_equal(const at::Tensor& one, const at::Tensor& other);
   // The results' types without running anything.

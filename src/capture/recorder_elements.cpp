@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
+#include "capture/constant_part.h"
 #include "capture/recorder.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -13,35 +14,14 @@
 namespace weft {
 
 bool Recorder::follows_from_batch(ValueId value) const {
-  const Function& function = now_.function;
-  std::vector<bool> is_seen(function.values.size());
-  std::vector<ValueId> open = {value};
-  while (!open.empty()) {
-    const ValueId next = open.back();
-    open.pop_back();
-    if (is_seen[index(next)]) {
-      continue;
-    }
-    is_seen[index(next)] = true;
-    const NodeId made = function[next].node;
-    if (made == NodeId::None) {
-      continue;
-    }
-    const Node& node = function.nodes[index(made)];
-    if (find_option(node, kRngOption) != nullptr) {
-      return false;
-    }
-    for (const ValueId operand : operands(node)) {
-      open.push_back(operand);
-    }
-  }
-  for (const Input& input : function.inputs) {
-    if (is_seen[index(input.value)] && (input.kind == InputKind::Parameter ||
-                                        input.kind == InputKind::State)) {
-      return false;
-    }
-  }
-  return true;
+  return known_origin(
+             now_.function,
+             value,
+             [](const Input& input) {
+               return input.kind != InputKind::Parameter &&
+                      input.kind != InputKind::State;
+             })
+      .has_value();
 }
 
 void Recorder::guard_elements(ValueId value, const at::Tensor& elements) {
@@ -56,14 +36,11 @@ void Recorder::guard_elements(ValueId value, const at::Tensor& elements) {
   all.args = {{each}};
   const ValueId answer =
       emit(std::move(all), "all", {{DType::Bool, {}, {}}}).front();
-  Node guard;
-  guard.op = "weft.guard";
-  guard.args = {{answer}, {true}};
-  if (const std::string where = place(); !where.empty()) {
-    guard.options.push_back({"at", {where}});
-  }
-  guard.options.push_back({"decides", {std::string("shapes")}});
-  emit(std::move(guard), "guard", {{DType::Bool, {}, {}}});
+  emit_guard(
+      answer,
+      {true},
+      {DType::Bool, {}, {}},
+      {{"decides", {std::string("shapes")}}});
 }
 
 at::Tensor Recorder::read_elements(const at::Tensor& tensor) {

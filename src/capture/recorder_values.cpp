@@ -78,25 +78,32 @@ void Recorder::call_value_read(
       "maximum with .item() instead, so that the value can be guarded");
   const at::Tensor& tensor = arguments.front().toTensor();
   const at::Scalar seen = stack->back().toScalar();
+  Arg expected;
+  if (seen.isBoolean()) {
+    expected = {seen.toBool()};
+  } else if (seen.isIntegral(/*includeBool=*/false)) {
+    expected = {static_cast<int64_t>(seen.toLong())};
+  } else {
+    expected = {seen.toDouble()};
+  }
+  emit_guard(value_of(tensor), std::move(expected), type_of(tensor));
+}
+
+void Recorder::emit_guard(
+    ValueId value, Arg expected, TensorType type, std::vector<Option> options) {
   Node guard;
   guard.op = "weft.guard";
-  guard.args = {{value_of(tensor)}};
-  if (seen.isBoolean()) {
-    guard.args.push_back({seen.toBool()});
-  } else if (seen.isIntegral(/*includeBool=*/false)) {
-    guard.args.push_back({static_cast<int64_t>(seen.toLong())});
-  } else {
-    guard.args.push_back({seen.toDouble()});
-  }
+  guard.args = {{value}, std::move(expected)};
   if (const std::string where = place(); !where.empty()) {
     guard.options.push_back({"at", {where}});
   }
-  emit(std::move(guard), "guard", {type_of(tensor)});
+  guard.options.insert(guard.options.end(), options.begin(), options.end());
+  emit(std::move(guard), "guard", {std::move(type)});
 }
 
 void Recorder::guard_equal(const at::Tensor& one, const at::Tensor& other) {
   const auto is_constant = [&](const at::Tensor& tensor) {
-    return constant_part(
+    return known_origin(
                now_.function,
                value_of(tensor),
                [](const Input& input) {
