@@ -425,9 +425,16 @@ void Recorder::call_compute(
     check_layout(tensor);
   }
   const std::vector<TensorType> types = types_in(made);
-  if (!info.has_tensor_argument && find_option(node, "dtype") == nullptr &&
+  const bool has_factory = info.def != nullptr && !info.def->factory.empty();
+  if (has_factory) {
+    node.op = info.def->factory;
+    node.args.erase(node.args.begin());
+  }
+  if ((has_factory || !info.has_tensor_argument) &&
+      find_option(node, "dtype") == nullptr &&
       op.schema().argumentIndexWithName("dtype") && !types.empty()) {
-    // The default dtype is a setting of the process: write down what it was.
+    // The default dtype is a setting of the process, or the first operand's:
+    // write down what it was.
     node.options.push_back({"dtype", {types.front().dtype}});
   }
   const std::vector<ValueId> values = append(std::move(node), info, types);

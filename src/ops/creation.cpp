@@ -158,6 +158,7 @@ OpDef filled(
 // (self, sizes, ...): self only says dtype and device.
 OpDef made_new(
     std::string_view name,
+    std::string_view factory,
     OpKind kind,
     std::vector<std::string_view> examples) {
   return {
@@ -165,6 +166,7 @@ OpDef made_new(
       .rule = "_ -> ...",
       .kind = kind,
       .sizes_arg = 1,
+      .factory = factory,
       .examples = std::move(examples),
   };
 }
@@ -234,18 +236,29 @@ void add_creation_ops(OpTable& ops) {
       filled("aten.empty_strided", OpKind::Empty, {"([8, 4], [1, 8])"}));
   ops.back().localize = localize_strides(0);
 
-  for (std::string_view name : {"aten.new_zeros", "aten.new_ones"}) {
-    ops.push_back(made_new(
-        name,
-        OpKind::Compute,
-        {"(f32[3], [8, 4])", "(f32[3], [8], dtype=i64)"}));
-  }
-  ops.push_back(
-      made_new("aten.new_full", OpKind::Compute, {"(f32[3], [8, 4], 0.5)"}));
-  ops.push_back(
-      made_new("aten.new_empty", OpKind::Empty, {"(f32[3], [8, 4])"}));
+  ops.push_back(made_new(
+      "aten.new_zeros",
+      "aten.zeros",
+      OpKind::Compute,
+      {"(f32[3], [8, 4])", "(f32[3], [8], dtype=i64)"}));
+  ops.push_back(made_new(
+      "aten.new_ones",
+      "aten.ones",
+      OpKind::Compute,
+      {"(f32[3], [8, 4])", "(f32[3], [8], dtype=i64)"}));
+  ops.push_back(made_new(
+      "aten.new_full",
+      "aten.full",
+      OpKind::Compute,
+      {"(f32[3], [8, 4], 0.5)"}));
+  ops.push_back(made_new(
+      "aten.new_empty",
+      "aten.empty.memory_format",
+      OpKind::Empty,
+      {"(f32[3], [8, 4])"}));
   ops.push_back(made_new(
       "aten.new_empty_strided",
+      "aten.empty_strided",
       OpKind::Empty,
       {"(f32[3], [8, 4], [4, 1])", "(f32[3], [8, 4], [1, 8])"}));
   ops.back().localize = localize_strides(1);

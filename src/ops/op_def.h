@@ -274,6 +274,12 @@ struct OpDef {
   // its own calls: such an op needs no rule.
   std::vector<Fusion> fusions = {};
 
+  // The op that makes the same of the arguments after operand 0 and a dtype:
+  // all that is read of operand 0 is its dtype. Capture writes that one down,
+  // so that no rank keeps or gathers a tensor for its dtype's sake. Empty:
+  // none does.
+  std::string_view factory = "";
+
   // The backward op(s) that autograd calls for it, for docs/ops.md; empty when
   // its gradient is made of other ops.
   std::string_view backward = "";

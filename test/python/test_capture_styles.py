@@ -432,6 +432,41 @@ def test_new_values_may_be_written_into_a_tensor_that_is_there(fill):
     check_plans(planned, "micro-batches=2", "data=2")
 
 
+class MadeLike(nn.Module):
+    """Makes tensors of another one's element type, as DeepSeek's attention makes its queries and keys."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 4)
+        self.make = make
+
+    def forward(self, x):
+        h = self.first(x).relu()
+        made = self.make(h, h.shape)
+        made[:, :3] = h[:, :3]
+        made[:, 3:] = h[:, 3:].sigmoid()
+        return self.last(made).square().mean()
+
+
+MADE_LIKE = {
+    "new_empty": lambda h, sizes: h.new_empty(sizes),
+    "new_zeros": lambda h, sizes: h.new_zeros(sizes),
+    "new_ones": lambda h, sizes: h.new_ones(sizes, dtype=torch.float32),
+    "new_full": lambda h, sizes: h.new_full(sizes, 0.5),
+    "new_empty_strided": lambda h, sizes: h.new_empty_strided(sizes, h.stride()),
+}
+
+
+@pytest.mark.parametrize("make", MADE_LIKE.values(), ids=MADE_LIKE)
+def test_no_rank_gathers_a_tensor_for_its_element_type(make):
+    planned = step(lambda: MadeLike(make), numbers(4, 5, 6))
+    assert "aten.new_" not in str(planned.graph)
+    check_bits(planned)
+    check_plans(planned, "data=2", "tensor=2", "micro-batches=2")
+    program = weft._weft.lower(planned.graph, weft._weft.expand(planned.graph, "data=2"))
+    assert "all_gather" not in str(program)
+
+
 def test_random_numbers_may_be_written_into_a_tensor_that_is_there():
     check_bits(step(lambda: Written(lambda out: torch.rand(6, 6, out=out) * 0), numbers(4, 6)))
     check_bits(step(lambda: Written(lambda out: torch.normal(0.0, 1.0, (6, 6), out=out) * 0), numbers(4, 6)))
