@@ -11,6 +11,18 @@ namespace {
 // Of a backward, without the gradients of weights.
 constexpr double kInputGradientShare = 0.5;
 
+// `through`: of a micro-batch through all stages, `slowest` of them through
+// those of one position.
+double bubble_seconds(const Parallel& words, double through, double slowest) {
+  const int64_t chunks = stage_count(words) / words.pipeline;
+  if (chunks > 1) {
+    return slowest * static_cast<double>(words.pipeline - 1) /
+           static_cast<double>(chunks);
+  }
+  return (through - slowest) *
+         (words.schedule == "zb-h1" ? 1 - kInputGradientShare : 1);
+}
+
 class Composition {
  public:
   Composition(
@@ -64,14 +76,7 @@ class Composition {
       }
     }
     const double slowest = *std::max_element(busy.begin(), busy.end());
-    const int64_t chunks = stage_count(words_) / words_.pipeline;
-    double bubble = through - slowest;
-    if (chunks > 1) {
-      bubble = slowest * static_cast<double>(words_.pipeline - 1) /
-               static_cast<double>(chunks);
-    } else if (words_.schedule == "zb-h1") {
-      bubble *= 1 - kInputGradientShare;
-    }
+    const double bubble = bubble_seconds(words_, through, slowest);
     size_t last = 0;
     for (size_t i = 0; i < busy.size(); ++i) {
       last = exchanges[i] + updates[i] > exchanges[last] + updates[last] ? i
@@ -182,6 +187,13 @@ class Composition {
 };
 
 }  // namespace
+
+double least_seconds(const Parallel& words, double micro_batch_seconds) {
+  const double slowest =
+      micro_batch_seconds / static_cast<double>(words.pipeline);
+  return static_cast<double>(words.micro_batches) * slowest +
+         bubble_seconds(words, micro_batch_seconds, slowest);
+}
 
 Estimate compose(
     const Candidate& candidate,

@@ -17,6 +17,10 @@ struct StageLinks {
   const Link* next = nullptr;
 };
 
+// What the busiest rank computes and waits in bubbles at the least, where a
+// micro-batch takes so long on all stages together and these are alike.
+double least_seconds(const Parallel& words, double micro_batch_seconds);
+
 // `base` is what the units cost under the candidate's own policy.
 Estimate compose(
     const Candidate& candidate,

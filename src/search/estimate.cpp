@@ -86,22 +86,30 @@ void Estimator::expect(const std::vector<Candidate>& candidates) {
   }
 }
 
+template <typename Work>
+auto Estimator::timed(const Work& work) {
+  const CountedKernels rough;
+  const auto begin = std::chrono::steady_clock::now();
+  auto out = work();
+  sample_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return out;
+}
+
 const UnitTable& Estimator::table(const SampleKey& key) {
   const auto [at, is_new] = tables_.try_emplace(key);
   UnitTable& out = at->second;
   if (!is_new) {
     return out;
   }
-  const CountedKernels rough;
-  const auto begin = std::chrono::steady_clock::now();
   std::vector<UnitCost> costs;
-  out.reason = refusal_of([&] {
-    costs =
-        key.has_searched_layouts ? searched_costs(key) : samples_.costs(key);
+  out.reason = timed([&] {
+    return refusal_of([&] {
+      costs =
+          key.has_searched_layouts ? searched_costs(key) : samples_.costs(key);
+    });
   });
-  sample_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
   if (!out.reason.empty()) {
     return out;
   }
@@ -172,25 +180,68 @@ double Estimator::least_seconds(const Candidate& candidate) {
   if (!base.reason.empty()) {
     return 0;
   }
-  return static_cast<double>(candidate.words.micro_batches) *
-         base.before_seconds.back() /
-         static_cast<double>(candidate.words.pipeline);
+  return weft::least_seconds(candidate.words, base.before_seconds.back());
+}
+
+// Of the same words with the most rows in a micro-batch and nothing recomputed;
+// nullptr where there is none.
+const UnitTable* Estimator::largest_table(const Candidate& candidate) {
+  const SampleKey key = key_of(candidate, RecomputePolicy::None);
+  if (key.has_searched_layouts) {
+    return nullptr;
+  }
+  const auto largest = timed([&] { return samples_.largest(key); });
+  if (!largest) {
+    return nullptr;
+  }
+  const UnitTable& out = table(*largest);
+  return out.reason.empty() ? &out : nullptr;
+}
+
+double Estimator::floor_seconds(const Candidate& candidate) {
+  const UnitTable* largest = largest_table(candidate);
+  if (largest == nullptr) {
+    return 0;
+  }
+  // A micro-batch that is the whole batch takes no less time than a part of it.
+  const int64_t parts = std::max(
+      key_of(candidate, candidate.recompute).batch_parts,
+      samples_.fewest_parts());
+  return weft::least_seconds(
+      candidate.words,
+      largest->before_seconds.back() *
+          static_cast<double>(samples_.fewest_parts()) /
+          static_cast<double>(parts));
+}
+
+int64_t Estimator::floor_bytes(const Candidate& candidate) {
+  const UnitTable* largest = largest_table(candidate);
+  return largest == nullptr
+             ? 0
+             : staying_bytes(candidate.words, largest->before.back()) /
+                   candidate.words.pipeline;
+}
+
+std::string Estimator::refusal(const Candidate& candidate) const {
+  const int64_t wanted = stage_count(candidate.words);
+  return wanted <= cuts_.most_stages()
+             ? ""
+             : cat(wanted,
+                   " stages of a step that can be cut into ",
+                   cuts_.most_stages());
 }
 
 Estimate Estimator::estimate(const Candidate& candidate, int64_t budget_bytes) {
+  const std::string reason = refusal(candidate);
+  if (!reason.empty()) {
+    return impossible(reason);
+  }
   const UnitTable& base = table(key_of(candidate, candidate.recompute));
   const UnitTable& whole = candidate.may_mix
                                ? table(key_of(candidate, RecomputePolicy::Full))
                                : base;
   if (!base.reason.empty() || !whole.reason.empty()) {
     return impossible(base.reason.empty() ? whole.reason : base.reason);
-  }
-  const int64_t wanted = stage_count(candidate.words);
-  if (cuts_.most_stages() < wanted) {
-    return impossible(
-        cat(wanted,
-            " stages of a step that can be cut into ",
-            cuts_.most_stages()));
   }
   const int64_t data = candidate.words.data;
   const int64_t stride = ranks_a_part(candidate);

@@ -42,6 +42,9 @@ class Estimator {
   // serves others, too.
   void expect(const std::vector<Candidate>& candidates);
 
+  // Why it cannot be whatever its units cost; empty: it may be.
+  std::string refusal(const Candidate& candidate) const;
+
   // Stages are cut and layers chosen to be made again so that each stage fits
   // the budget and the slowest is as fast as may be: exactly, over all cuts,
   // where a position has one stage.
@@ -56,11 +59,27 @@ class Estimator {
   // fit nothing.
   double least_seconds(const Candidate& candidate);
 
+  // Bounds that are known without the candidate's own sample: by that of the
+  // same words with the most rows in a micro-batch and nothing recomputed. All
+  // numbers of micro-batches and all policies share it. 0 where there is no
+  // such sample.
+  //
+  // No more than least_seconds, for a row takes the least time among many; 0
+  // for a micro-batch that is the whole batch, too, which is larger yet.
+  double floor_seconds(const Candidate& candidate);
+  // What the fullest stage takes for parameters and optimizer states at the
+  // least, however stages are cut.
+  int64_t floor_bytes(const Candidate& candidate);
+
  private:
   const UnitTable& table(const SampleKey& key);
+  const UnitTable* largest_table(const Candidate& candidate);
   const std::vector<Decision>& layouts(int64_t batch_parts, int64_t tensor);
   std::vector<UnitCost> searched_costs(const SampleKey& key);
   const Link& data_link(int64_t ranks, int64_t stride);
+  // Runs `work`, and adds what that takes to the seconds of samples.
+  template <typename Work>
+  auto timed(const Work& work);
 
   const Graph& graph_;
   const Cluster& cluster_;

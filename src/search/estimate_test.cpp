@@ -108,5 +108,28 @@ TEST(Estimate, CountsEveryStageOfAPosition) {
   }
 }
 
+// What is ruled out by the sample that all micro-batches and policies share
+// would be by its own.
+TEST(Estimate, BoundsAreNoMoreThanEstimates) {
+  const Graph graph = chain_step(4, 64, 128, 256);
+  const Cluster cluster = test_cluster(4, 1e9, 1e8);
+  Estimator estimator(graph, cluster);
+  int64_t bounded = 0;
+  for (const Candidate& candidate : candidates(4, 4, 64, {})) {
+    const Estimate estimate = estimator.estimate(candidate, kAnyBytes);
+    if (!estimate.reason.empty()) {
+      continue;
+    }
+    const double seconds = estimator.floor_seconds(candidate);
+    EXPECT_LE(seconds, estimator.least_seconds(candidate) * (1 + 1e-9))
+        << print(candidate);
+    EXPECT_LE(seconds, estimate.step_seconds) << print(candidate);
+    EXPECT_LE(estimator.floor_bytes(candidate), total(estimate.memory))
+        << print(candidate);
+    bounded += seconds > 0 && estimator.floor_bytes(candidate) > 0 ? 1 : 0;
+  }
+  EXPECT_GT(bounded, 100);
+}
+
 }  // namespace
 }  // namespace weft

@@ -39,12 +39,16 @@ int64_t needed_bytes(const Tried& tried) {
   return tried.simulated_bytes.value_or(tried.estimate.needed_bytes);
 }
 
-// nullptr where memory is the reason of none.
+// nullptr where memory is the reason of none. Bounds count where there is
+// nothing else: the search has run out of time.
 const Tried* least_needed(const SearchResult& result) {
   const Tried* least = nullptr;
+  const auto need = [](const Tried& tried) {
+    return std::pair(tried.is_bound, needed_bytes(tried));
+  };
   for (const Tried& tried : result.tried) {
     if (needed_bytes(tried) > 0 &&
-        (least == nullptr || needed_bytes(tried) < needed_bytes(*least))) {
+        (least == nullptr || need(tried) < need(*least))) {
       least = &tried;
     }
   }
@@ -67,12 +71,30 @@ SearchOptions frugal(const SearchOptions& options, SearchLimits limits) {
   SearchOptions out = options;
   out.limits = std::move(limits);
   out.most_instructions = 0;
+  out.names_least_bytes = false;
+  out.takes_first_fit = true;
   out.progress = nullptr;
   return out;
 }
 
+// Parameters and optimizer states, of which every one is on some rank.
+int64_t resident_bytes(const Function& step) {
+  int64_t bytes = 0;
+  for (const Input& input : step.inputs) {
+    if (input.kind == InputKind::Parameter || input.kind == InputKind::State) {
+      bytes += storage_bytes(step[input.value].type);
+    }
+  }
+  return bytes;
+}
+
 bool fits(
     const Graph& graph, const Cluster& cluster, const SearchOptions& options) {
+  const int64_t budget_bytes =
+      options.max_bytes.value_or(cluster.device.memory_bytes);
+  if (resident_bytes(step_of(graph)) / device_count(cluster) > budget_bytes) {
+    return false;
+  }
   try {
     return search(graph, cluster, options).plan.has_value();
   } catch (const UserError&) {

@@ -45,9 +45,24 @@ class ResizableProgram::Comparison {
 
   bool alike(Value& a, const Value& b) {
     return a.name == b.name && a.type.dtype == b.type.dtype &&
-           a.node == b.node && a.result == b.result &&
-           all(a.type.sizes, b.type.sizes) &&
-           all(a.type.strides, b.type.strides);
+           a.node == b.node && a.result == b.result && alike(a.type, b.type);
+  }
+
+  // The stride of a dim of one row says nothing, whatever it is: it is that of
+  // many rows.
+  bool alike(TensorType& a, const TensorType& b) {
+    if (a.sizes.size() == b.sizes.size() && a.strides != b.strides) {
+      Dims strides = strides_of(a);
+      const Dims others = strides_of(b);
+      for (size_t dim = 0; dim < a.sizes.size(); ++dim) {
+        if (a.sizes[dim] == 1) {
+          strides[dim] = others[dim];
+        }
+      }
+      a.strides = std::move(strides);
+      return all(a.sizes, b.sizes) && all(a.strides, others);
+    }
+    return all(a.sizes, b.sizes) && all(a.strides, b.strides);
   }
 
   bool alike(Arg& a, const Arg& b) {
@@ -59,7 +74,10 @@ class ResizableProgram::Comparison {
       const auto* other = std::get_if<Arg::List>(&b.data);
       return other != nullptr && all(*list, *other);
     }
-    return a == b;
+    // A mean divides by a number that grows with the rows. Nothing costs more
+    // or less for it.
+    return a == b || (std::holds_alternative<double>(a.data) &&
+                      std::holds_alternative<double>(b.data));
   }
 
   bool alike(Option& a, const Option& b) {

@@ -26,8 +26,9 @@ struct SizedProgram {
 
 class ResizableProgram {
  public:
-  // None when the two differ in more than sizes. Layouts and meshes are not
-  // looked at and stay those of `few`.
+  // None when the two differ in more than sizes. Layouts, meshes and numbers
+  // with fractions, which cost nothing, are not looked at and stay those of
+  // `few`.
   static std::optional<ResizableProgram> between(
       const SizedProgram& few, const SizedProgram& many);
 

@@ -30,6 +30,10 @@ SampleKey without_policy(SampleKey key) {
   return key;
 }
 
+size_t core_count() {
+  return std::max(std::thread::hardware_concurrency(), 1U);
+}
+
 }  // namespace
 
 Samples::Samples(
@@ -105,31 +109,34 @@ Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
   return out;
 }
 
-// The key's words for all policies that are not known. Of the first policy the
-// one with the most rows, too; of others that in its place, once it has proved
-// to be of use. The largest first, so that all cores end together: later
-// policies make more again.
+// What is not known of the key's words: nothing recomputed, by which most are
+// ruled out; and where something is, all policies that do so. Of the first
+// policy the one with the most rows, too; of others that in its place, once it
+// has proved to be of use. The largest first, so that all cores end together:
+// later policies make more again.
 std::vector<SampleKey> Samples::unknown_policies(const SampleKey& key) {
   const int64_t rows = rows_ / key.batch_parts;
   const int64_t most_rows = rows_ / fewest_parts_;
+  const RecomputePolicy none = kRecomputePolicies[0];
   SampleKey first = key;
-  first.recompute = kRecomputePolicies[0];
+  first.recompute = none;
+  const bool is_first = same_policy_.at(key.recompute) == none;
   const bool is_of_use = between(family_of(first), rows) != nullptr;
   std::vector<SampleKey> keys;
   for (const RecomputePolicy policy : kRecomputePolicies) {
+    if (same_policy_.at(policy) != policy || (is_first && policy != none)) {
+      continue;
+    }
     SampleKey one = key;
     one.recompute = policy;
     SampleKey most = one;
     most.batch_parts = fewest_parts_;
     Family& family = family_of(one);
-    if (same_policy_.at(policy) != policy) {
-      continue;
-    }
     const bool has_most = family.lowered.contains(most_rows);
     if (!family.lowered.contains(rows) && between(family, rows) == nullptr) {
       keys.push_back(is_of_use && !has_most ? most : one);
     }
-    if (one == first && rows < most_rows && !has_most) {
+    if (policy == none && rows < most_rows && !has_most) {
       keys.push_back(most);
     }
   }
@@ -137,16 +144,20 @@ std::vector<SampleKey> Samples::unknown_policies(const SampleKey& key) {
   return keys;
 }
 
-// The key, and what will be asked for next: the same for other policies, and
-// with the sequence split or not. Words of both kinds in turns, for what those
-// of one kind have in common only one core can find.
+// The key, and what will be asked for next: where nothing is recomputed, the
+// same with the sequence split or not. Words of both kinds in turns, for what
+// those of one kind have in common only one core can find.
 std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
+  // What one has asked for goes by its policy's stand-in.
+  SampleKey wanted = key;
+  wanted.recompute = same_policy_.at(key.recompute);
   const std::vector<SampleKey> same = unknown_policies(key);
   SampleKey other = key;
   other.sequence = !key.sequence;
-  const std::vector<SampleKey> next = expected_.contains(without_policy(other))
-                                          ? unknown_policies(other)
-                                          : std::vector<SampleKey>();
+  const bool is_next = wanted.recompute == kRecomputePolicies[0] &&
+                       expected_.contains(without_policy(other));
+  const std::vector<SampleKey> next =
+      is_next ? unknown_policies(other) : std::vector<SampleKey>();
   std::vector<SampleKey> keys;
   for (size_t i = 0; i < std::max(same.size(), next.size()); ++i) {
     for (const std::vector<SampleKey>* one : {&same, &next}) {
@@ -155,18 +166,61 @@ std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
       }
     }
   }
-  // What one has asked for goes by its policy's stand-in.
-  SampleKey wanted = key;
-  wanted.recompute = same_policy_.at(key.recompute);
   if (std::find(keys.begin(), keys.end(), wanted) == keys.end()) {
     keys.push_back(wanted);
   }
   return keys;
 }
 
-// At the same time, on as many cores as there are.
+// Other numbers of rows, with nothing recomputed, as long as a core would wait
+// for others: the smallest micro-batches first, which are asked for first.
+void Samples::fill_cores(std::vector<SampleKey>& keys, const SampleKey& key) {
+  SampleKey alike = without_policy(key);
+  Family& family = family_of(alike);
+  for (auto one = expected_.rbegin();
+       one != expected_.rend() && keys.size() % core_count() != 0;
+       ++one) {
+    alike.batch_parts = one->batch_parts;
+    const int64_t rows = rows_ / one->batch_parts;
+    if (*one == alike && rows_ % one->batch_parts == 0 &&
+        !family.lowered.contains(rows) && between(family, rows) == nullptr &&
+        std::find(keys.begin(), keys.end(), alike) == keys.end()) {
+      keys.push_back(alike);
+    }
+  }
+}
+
 void Samples::lower_around(const SampleKey& key) {
-  const std::vector<SampleKey> keys = keys_around(key);
+  std::vector<SampleKey> keys = keys_around(key);
+  fill_cores(keys, key);
+  lower_all(keys);
+}
+
+SampleKey Samples::with_most_rows(SampleKey key) const {
+  key.batch_parts = fewest_parts_;
+  key.recompute = kRecomputePolicies[0];
+  return key;
+}
+
+std::optional<SampleKey> Samples::largest(const SampleKey& key) {
+  const SampleKey most = with_most_rows(key);
+  const int64_t rows = rows_ / fewest_parts_;
+  if (!family_of(most).lowered.contains(rows)) {
+    std::set<SampleKey> keys = {most};
+    for (const SampleKey& expected : expected_) {
+      const SampleKey other = with_most_rows(expected);
+      if (!family_of(other).lowered.contains(rows)) {
+        keys.insert(other);
+      }
+    }
+    lower_all({keys.begin(), keys.end()});
+  }
+  return family_of(most).lowered.at(rows).reason.empty() ? std::optional(most)
+                                                         : std::nullopt;
+}
+
+// At the same time, on as many cores as there are.
+void Samples::lower_all(const std::vector<SampleKey>& keys) {
   std::vector<Words*> words;
   for (const SampleKey& one : keys) {
     words.push_back(&words_of(one));
@@ -178,11 +232,9 @@ void Samples::lower_around(const SampleKey& key) {
       done[i] = lower(keys[i], *words[i]);
     }
   };
-  const unsigned threads = std::min<unsigned>(
-      std::max(std::thread::hardware_concurrency(), 1U),
-      static_cast<unsigned>(keys.size()));
+  const size_t threads = std::min(core_count(), keys.size());
   std::vector<std::future<void>> others;
-  for (unsigned i = 1; i < threads; ++i) {
+  for (size_t i = 1; i < threads; ++i) {
     others.push_back(std::async(std::launch::async, work));
   }
   work();

@@ -33,9 +33,17 @@ class Samples {
   // that, and never what comes of it.
   void expect(const SampleKey& key);
 
+  // The key with the most rows in a micro-batch that its words allow, but for
+  // the whole batch, and nothing made again. None where the words fit nothing.
+  // The first call lowers that of all keys that are expected.
+  std::optional<SampleKey> largest(const SampleKey& key);
+
   // As sample_costs of the key, whatever was asked for before. Throws UserError
   // where a word fits nothing.
   std::vector<UnitCost> costs(const SampleKey& key);
+
+  // The fewest parts, but for one, that the batch can be cut into.
+  int64_t fewest_parts() const { return fewest_parts_; }
 
   // How many programs were lowered so far, and how often the step was laid out
   // as it is: once for all policies.
@@ -71,6 +79,9 @@ class Samples {
 
   Lowered lower(const SampleKey& key, Words& words) const;
   void lower_around(const SampleKey& key);
+  void fill_cores(std::vector<SampleKey>& keys, const SampleKey& key);
+  void lower_all(const std::vector<SampleKey>& keys);
+  SampleKey with_most_rows(SampleKey key) const;
   std::vector<SampleKey> keys_around(const SampleKey& key);
   std::vector<SampleKey> unknown_policies(const SampleKey& key);
   Words& words_of(const SampleKey& key);
@@ -80,7 +91,6 @@ class Samples {
   const StepUnits& units_;
   const Cluster& cluster_;
   const int64_t rows_;
-  // The fewest parts, but for one, that the batch can be cut into.
   const int64_t fewest_parts_;
   // By policy, the first that makes the same again of this step.
   std::map<RecomputePolicy, RecomputePolicy> same_policy_;

@@ -60,7 +60,8 @@ TEST(Samples, LowerWhatIsExpectedAtTheSameTime) {
   const Graph graph = chain_step(2, 64, 32, 64);
   const StepUnits units = step_units(step_of(graph));
   const Cluster cluster = test_cluster(4, 1e9, 1e8);
-  const SampleKey key = {.batch_parts = 16, .tensor = 2};
+  const SampleKey key = {
+      .batch_parts = 16, .tensor = 2, .recompute = RecomputePolicy::None};
   SampleKey split = key;
   split.sequence = true;
   Samples alone(graph, units, cluster);

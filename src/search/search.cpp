@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <future>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -115,7 +116,7 @@ class Search {
   void estimate_all() {
     const int64_t node =
         cluster_.groups.empty() ? 1 : cluster_.groups.front().count;
-    const std::vector<Candidate> all = candidates(
+    std::vector<Candidate> all = candidates(
         result_.ranks,
         node,
         result_.rows,
@@ -125,6 +126,7 @@ class Search {
         !all.empty(),
         why_no_mesh(result_.ranks, node, result_.rows, options_.limits));
     estimator_.expect(all);
+    put_in_order(all);
     for (size_t i = 0; i < all.size(); ++i) {
       if (i % kProgressEvery == 0) {
         clock_.say(cat("estimating ", i, " of ", all.size(), " candidates"));
@@ -136,6 +138,78 @@ class Search {
         continue;
       }
       result_.tried.push_back(survey_.next(all[i]));
+      if (options_.takes_first_fit && survey_.has_fit()) {
+        break;
+      }
+    }
+  }
+
+  // First those whose words compute for the least time, so that what is
+  // estimated early rules out much of what comes later.
+  void put_in_order(std::vector<Candidate>& all) {
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t i = 0; i < all.size(); ++i) {
+      Candidate smallest = all[i];
+      smallest.words.micro_batches = result_.rows;
+      order.emplace_back(estimator_.floor_seconds(smallest), i);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<Candidate> out;
+    for (const auto& [seconds, i] : order) {
+      out.push_back(all[i]);
+    }
+    all = std::move(out);
+  }
+
+  // What needs the least memory of all, where nothing fits: bounds are replaced
+  // by estimates as long as they are below the least of these. Of words that
+  // differ in their micro-batches alone, the smallest come first: larger ones
+  // need more, but for the gradients that a single one need not sum up.
+  void settle_least_bytes() {
+    std::vector<Tried*> bounds;
+    std::optional<int64_t> least;
+    const auto count = [&](const Tried& tried) {
+      const int64_t needed = tried.estimate.needed_bytes;
+      if (needed > 0) {
+        least = std::min(least.value_or(needed), needed);
+      }
+    };
+    for (Tried& tried : result_.tried) {
+      if (tried.is_bound) {
+        bounds.push_back(&tried);
+      } else {
+        count(tried);
+      }
+    }
+    std::stable_sort(
+        bounds.begin(), bounds.end(), [](const Tried* a, const Tried* b) {
+          const int64_t parts = a->candidate.words.micro_batches;
+          const int64_t others = b->candidate.words.micro_batches;
+          return std::pair(a->estimate.needed_bytes, -parts) <
+                 std::pair(b->estimate.needed_bytes, -others);
+        });
+    // By all but the micro-batches.
+    std::map<std::string, const Estimate*> smallest;
+    for (Tried* tried : bounds) {
+      if ((least && tried->estimate.needed_bytes >= *least) ||
+          clock_.is_out_of_time()) {
+        break;
+      }
+      Candidate any = tried->candidate;
+      any.words.micro_batches = 1;
+      const auto [smaller, is_first] =
+          smallest.try_emplace(print(any), &tried->estimate);
+      const bool sums_up = tried->candidate.words.micro_batches > 1 ||
+                           tried->candidate.words.pipeline > 1;
+      const Estimate& before = *smaller->second;
+      const int64_t bound =
+          before.needed_bytes - (sums_up ? 0 : before.memory.gradient_bytes);
+      if (!is_first && least && bound >= *least) {
+        tried->estimate.needed_bytes = bound;
+        continue;
+      }
+      survey_.look_closely(*tried);
+      count(*tried);
     }
   }
 
@@ -217,6 +291,9 @@ class Search {
       } else {
         selection_.sort();
       }
+    }
+    if (!result_.plan && options_.names_least_bytes) {
+      settle_least_bytes();
     }
     note_faults();
   }

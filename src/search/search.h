@@ -30,6 +30,11 @@ struct SearchOptions {
   // The best few candidates with `tensor` are tried with searched layouts, too
   // (layout_plan.h).
   bool searches_layouts = false;
+  // Where nothing fits, finds what needs the least memory.
+  bool names_least_bytes = true;
+  // Takes the first candidate that fits, where all that matters is whether one
+  // does.
+  bool takes_first_fit = false;
   // Lines that count after those of the plan that is found.
   std::vector<Decision> decisions;
   // Called now and then with what is going on, for people.
@@ -57,9 +62,11 @@ struct Tried {
   // One of the same words fits and makes less again; if lowering finds that it
   // does not fit after all, this one is looked at.
   bool is_settled = false;
+  // Its estimate says no more than that it needs more than there is.
+  bool is_bound = false;
   // It was not looked at, for a rank computes for so long at the least, and
-  // another seems to take far less in all; 0: it was. If nothing turns out to
-  // be that fast, it is looked at.
+  // another seems to take less in all; 0: it was. If nothing turns out to be
+  // that fast, it is looked at.
   double least_seconds = 0;
 
   // What is known best.

@@ -4,6 +4,19 @@
 #include <algorithm>
 
 namespace weft {
+namespace {
+
+// Of what is split over `data` from a level of ZeRO on, a rank's piece.
+int64_t piece(const Parallel& words, int64_t bytes, int level) {
+  return words.zero >= level ? (bytes + words.data - 1) / words.data : bytes;
+}
+
+}  // namespace
+
+int64_t staying_bytes(const Parallel& words, const UnitCost& cost) {
+  return piece(words, cost.parameter_bytes, 3) +
+         piece(words, cost.state_bytes, 1);
+}
 
 void add_stage(MemoryParts& to, const MemoryParts& stage) {
   to.parameter_bytes += stage.parameter_bytes;
@@ -48,11 +61,6 @@ int64_t StageCosts::kept_bytes(const UnitCost& cost, int64_t stage) const {
       with_waiting(most.in_all - most.forward), with_waiting(most.waiting));
 }
 
-// Of what is split over `data` from a level of ZeRO on, a rank's piece.
-int64_t StageCosts::piece(int64_t bytes, int level) const {
-  return words_.zero >= level ? (bytes + words_.data - 1) / words_.data : bytes;
-}
-
 // When most is kept, or at the end of the step if that takes more.
 MemoryParts StageCosts::memory(const UnitCost& cost, int64_t stage) const {
   const MemoryParts during = memory_during(cost, stage);
@@ -63,8 +71,8 @@ MemoryParts StageCosts::memory(const UnitCost& cost, int64_t stage) const {
 MemoryParts StageCosts::memory_during(
     const UnitCost& cost, int64_t stage) const {
   MemoryParts parts;
-  parts.parameter_bytes = piece(cost.parameter_bytes, 3);
-  parts.state_bytes = piece(cost.state_bytes, 1);
+  parts.parameter_bytes = piece(words_, cost.parameter_bytes, 3);
+  parts.state_bytes = piece(words_, cost.state_bytes, 1);
   const bool is_summed_up = words_.micro_batches > 1 || words_.pipeline > 1;
   // Those that are updated at once, or while the next are made.
   const int64_t passing =
@@ -75,7 +83,7 @@ MemoryParts StageCosts::memory_during(
     // Whole, and when all are, cut into pieces.
     parts.gradient_bytes +=
         cost.summed_bytes +
-        (words_.zero >= 2 ? piece(cost.summed_bytes, 2) : 0) +
+        (words_.zero >= 2 ? piece(words_, cost.summed_bytes, 2) : 0) +
         words_.micro_batches * cost.given_bytes;
   }
   if (words_.zero >= 3) {
@@ -98,8 +106,8 @@ MemoryParts StageCosts::memory_at_end(const UnitCost& cost) const {
       words_.zero == 2 || (words_.zero == 1 && cost.state_bytes > 0);
   if (has_pieces && words_.data > 1) {
     parts.parameter_bytes = cost.parameter_bytes;
-    parts.state_bytes = piece(cost.state_bytes, 1);
-    parts.gradient_bytes = piece(cost.summed_bytes, 1);
+    parts.state_bytes = piece(words_, cost.state_bytes, 1);
+    parts.gradient_bytes = piece(words_, cost.summed_bytes, 1);
     parts.temporary_bytes = cost.parameter_bytes;
   }
   return parts;

@@ -29,6 +29,10 @@ struct Stage {
 // Of a position that has another stage: temporaries are one stage's at a time.
 void add_stage(MemoryParts& to, const MemoryParts& stage);
 
+// Of a rank's units that cost so much, the parameters and optimizer states, as
+// far as ranks of `data` do not share them.
+int64_t staying_bytes(const Parallel& words, const UnitCost& cost);
+
 class StageCosts {
  public:
   // Keeps references to all of them. `base` is of the candidate's own policy,
@@ -49,7 +53,6 @@ class StageCosts {
  private:
   static std::vector<InFlight> in_flight(const Parallel& words);
   int64_t kept_bytes(const UnitCost& cost, int64_t stage) const;
-  int64_t piece(int64_t bytes, int level) const;
   MemoryParts memory(const UnitCost& cost, int64_t stage) const;
   MemoryParts memory_during(const UnitCost& cost, int64_t stage) const;
   MemoryParts memory_at_end(const UnitCost& cost) const;

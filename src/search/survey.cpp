@@ -31,13 +31,17 @@ Tried Survey::next(const Candidate& candidate) {
     fitting_ = std::nullopt;
   }
   words.micro_batches = 1;
-  const std::string key = print(words);
+  const std::string key = cat(print(words), " ", name(candidate.recompute));
   const auto rejected = rejected_.find(key);
   const int64_t micro = candidate.words.micro_batches;
   if (fitting_) {
     tried.reason =
         cat("recompute=", name(*fitting_), " fits, and makes less again");
     tried.is_settled = true;
+    return tried;
+  }
+  tried.reason = estimator_.refusal(candidate);
+  if (!tried.reason.empty()) {
     return tried;
   }
   // All at once need no room to sum gradients up.
@@ -48,8 +52,8 @@ Tried Survey::next(const Candidate& candidate) {
         cat("micro-batches=", rejected->second, " needs too much already");
     return tried;
   }
-  const double least = estimator_.least_seconds(candidate);
-  if (best_seconds_ > 0 && least > kFarOff * best_seconds_) {
+  const double least = least_seconds(candidate);
+  if (best_seconds_ > 0 && least > best_seconds_) {
     tried.reason =
         cat("a rank computes ",
             decimals(least / best_seconds_, 1),
@@ -68,14 +72,52 @@ Tried Survey::next(const Candidate& candidate) {
     }
   }
   if (!tried.reason.empty() && !tried.is_doubtful &&
-      tried.estimate.needed_bytes > 0 &&
-      candidate.recompute == RecomputePolicy::Full) {
+      tried.estimate.needed_bytes > 0) {
     rejected_[key] = micro;
   }
   return tried;
 }
 
+// By a bound that others share, if that will do: what is lowered for its sake
+// serves them, too. Recomputation only adds to what a rank computes.
+double Survey::least_seconds(const Candidate& candidate) const {
+  if (best_seconds_ > 0) {
+    const double floor = estimator_.floor_seconds(candidate);
+    if (floor > best_seconds_) {
+      return floor;
+    }
+    Candidate kept = candidate;
+    kept.recompute = RecomputePolicy::None;
+    const double without = estimator_.least_seconds(kept);
+    if (without > best_seconds_) {
+      return without;
+    }
+  }
+  return estimator_.least_seconds(candidate);
+}
+
 void Survey::look_at(Tried& tried, bool is_in_need) const {
+  const int64_t least = estimator_.floor_bytes(tried.candidate);
+  if (least > budget_bytes_) {
+    tried = {.candidate = tried.candidate};
+    tried.estimate.needed_bytes = least;
+    tried.is_bound = true;
+    tried.reason =
+        cat("parameters and optimizer states alone need ",
+            human_bytes(static_cast<double>(least)),
+            " of ",
+            human_bytes(static_cast<double>(budget_bytes_)));
+    return;
+  }
+  look(tried, is_in_need);
+}
+
+void Survey::look_closely(Tried& tried) const {
+  tried.is_bound = false;
+  look(tried, false);
+}
+
+void Survey::look(Tried& tried, bool is_in_need) const {
   const std::string refusal = refusal_of([&] { estimate(tried, is_in_need); });
   if (!refusal.empty()) {
     tried = {.candidate = tried.candidate, .reason = refusal};

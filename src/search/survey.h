@@ -13,11 +13,6 @@
 
 namespace weft {
 
-// Who computes for so many times what another takes in all is not looked at,
-// and who takes that much longer than what is too large to be lowered is not
-// lowered.
-inline constexpr double kFarOff = 2;
-
 class Survey {
  public:
   // Keeps a reference to the estimator, which is of the step and the cluster.
@@ -38,6 +33,9 @@ class Survey {
   // a look.
   Tried next(const Candidate& candidate);
 
+  // Where only a bound of its memory is known: all that it needs.
+  void look_closely(Tried& tried) const;
+
   // Estimates it, whatever was said of it before. `is_in_need`: as nothing
   // fits, whatever might is doubted rather than rejected.
   void look_at(Tried& tried, bool is_in_need) const;
@@ -55,6 +53,8 @@ class Survey {
   bool is_far_over(const Tried& tried) const;
 
  private:
+  double least_seconds(const Candidate& candidate) const;
+  void look(Tried& tried, bool is_in_need) const;
   void estimate(Tried& tried, bool is_in_need) const;
   void doubt(Tried& tried, bool is_in_need) const;
 

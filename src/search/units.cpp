@@ -2,6 +2,7 @@
 #include "search/units.h"
 
 #include "base/error.h"
+#include "ops/kernel_memory.h"
 #include "ops/op_def.h"
 #include "plan/pipeline_cut.h"
 #include "profile/lifetimes.h"
@@ -16,6 +17,8 @@ namespace weft {
 namespace {
 
 std::vector<LayerClass> classes_of(const Function& step) {
+  // Only flops are looked at, which are the same on every machine.
+  const CountedKernels rough;
   std::future<Lifetimes> lives =
       std::async(std::launch::async, [&] { return lifetimes(step); });
   const std::vector<int32_t> signature_of = signatures(step);
