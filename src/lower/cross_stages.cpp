@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 namespace weft {
@@ -37,7 +36,7 @@ class StageCrossings {
       positions_.push_back(static_cast<size_t>(position_of(schedule, stage)));
     }
     for (const Value& value : step_.values) {
-      names_.insert(value.name);
+      names_.unique("", value.name);
     }
   }
 
@@ -147,10 +146,8 @@ class StageCrossings {
     const auto [found, is_new] =
         crossed_.try_emplace({value, position(stage)}, ValueId::None);
     if (is_new) {
-      std::string name = cat(step_[value].name, ".at", position(stage));
-      while (!names_.insert(name).second) {
-        name += "_";
-      }
+      std::string name =
+          names_.unique("", cat(step_[value].name, ".at", position(stage)));
       Node node = crossing_node(value, {home_[index(value)], stage}, phase);
       found->second = add_value(step_, name, like(step_[value].type));
       node.results = {found->second};
@@ -231,7 +228,7 @@ class StageCrossings {
   std::map<std::pair<std::string, size_t>, std::string> crossed_names_;
   // By node, with those that were added.
   std::vector<int64_t> node_stages_;
-  std::unordered_set<std::string> names_;
+  NameTable names_;
 };
 
 }  // namespace

@@ -294,9 +294,9 @@ class CrossingCutter {
   void rewrite(size_t number, bool leaves) {
     PositionRank& rank = ranks_[number];
     Block& block = rank.block;
-    std::unordered_set<std::string> names;
+    NameTable names;
     for (const Value& value : block.function.values) {
-      names.insert(value.name);
+      names.unique("", value.name);
     }
     const size_t first_node = block.function.nodes.size();
     const std::vector<Instruction> before =
@@ -463,7 +463,7 @@ class CrossingCutter {
     for (const Box& box : end.boxes) {
       end.values.push_back(add_value(
           block,
-          emitter.unique(cat(name, ".part")),
+          emitter.names.unique("", cat(name, ".part")),
           make_type(type.dtype, sizes_of(box)),
           replicated(static_cast<int>(box.size()))));
       parts.push_back({box, end.values.back()});

@@ -247,7 +247,7 @@ class WindowEmitter {
     for (const TensorType& made : types) {
       node.results.push_back(add_value(
           block,
-          emitter_.unique(cat(base_, ".part")),
+          emitter_.names.unique("", cat(base_, ".part")),
           made,
           replicated(static_cast<int>(made.sizes.size()))));
     }

@@ -33,14 +33,6 @@ void set_operands(Node& node, const std::vector<ValueId>& values) {
   }
 }
 
-std::string Emitter::unique(const std::string& name) {
-  std::string out = name;
-  for (int64_t i = 1; !names.insert(out).second; ++i) {
-    out = cat(name, ".", i);
-  }
-  return out;
-}
-
 ValueId Emitter::call(
     std::string_view op,
     std::vector<Arg> args,
@@ -54,7 +46,7 @@ ValueId Emitter::call(
   const std::string_view local = op.substr(op.find('.') + 1);
   const ValueId result = add_value(
       block,
-      unique(cat(base, ".", local.substr(0, local.find('.')))),
+      names.unique("", cat(base, ".", local.substr(0, local.find('.')))),
       std::move(type),
       std::move(layout));
   node.results = {result};
@@ -77,7 +69,8 @@ ValueId Emitter::transfer(
   start.operands = {operand};
   const ValueId result = add_value(
       block,
-      unique(cat(base, kind == TransferKind::AllReduce ? ".sum" : ".moved")),
+      names.unique(
+          "", cat(base, kind == TransferKind::AllReduce ? ".sum" : ".moved")),
       std::move(type),
       std::move(layout));
   start.results = {result};
@@ -94,7 +87,7 @@ ValueId Emitter::start_send(
   start.peer = peer;
   const ValueId sent = add_value(
       block,
-      unique(cat(base, ".sent")),
+      names.unique("", cat(base, ".sent")),
       TensorType(block.function[value].type),
       Layout(block.layouts[index(value)]),
       block.parts[index(value)]);
@@ -105,8 +98,8 @@ ValueId Emitter::start_send(
 
 ValueId Emitter::start_receive(
     TensorType type, Layout layout, int64_t peer, const std::string& name) {
-  const ValueId into =
-      add_value(block, unique(name), std::move(type), std::move(layout));
+  const ValueId into = add_value(
+      block, names.unique("", name), std::move(type), std::move(layout));
   start_receive(into, peer);
   return into;
 }
@@ -128,14 +121,12 @@ std::vector<ValueId> Emitter::build(
     const std::function<std::vector<ValueId>(NodeBuilder&)>& append) {
   const size_t first_value = block.function.values.size();
   const size_t first_node = block.function.nodes.size();
-  NodeBuilder builder(block.function);
+  NodeBuilder builder(block.function, names);
   builder.begin(base, phase);
   std::vector<ValueId> results = append(builder);
   for (size_t i = first_value; i < block.function.values.size(); ++i) {
-    Value& value = block.function.values[i];
-    value.name = unique(value.name);
-    block.layouts.push_back(
-        replicated(static_cast<int>(value.type.sizes.size())));
+    block.layouts.push_back(replicated(
+        static_cast<int>(block.function.values[i].type.sizes.size())));
     block.parts.push_back(0);
     block.overwrites.push_back(ValueId::None);
     block.offsets.push_back(-1);

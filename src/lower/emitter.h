@@ -9,7 +9,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 namespace weft {
@@ -20,7 +19,7 @@ struct Emitter {
   const Mesh& mesh;
   int64_t rank = 0;
   Phase phase = Phase::Forward;
-  std::unordered_set<std::string>& names;
+  NameTable& names;
 
   // Appends a call with one result, named after `base`, and returns that.
   ValueId call(
@@ -57,8 +56,6 @@ struct Emitter {
   // the value.
   ValueId laid_out_as(
       ValueId value, const TensorType& type, const std::string& base);
-  // A name that is not used yet.
-  std::string unique(const std::string& name);
 };
 
 // Puts `values` in the place of the node's operands, in order.

@@ -64,7 +64,7 @@ ValueId FoldedBlock::add(
     TimeAxes on) {
   const size_t first = first_alike(part, on);
   const std::string unique =
-      emitter.unique(first == 0 ? name : cat(name, ".part", first));
+      names.unique("", first == 0 ? name : cat(name, ".part", first));
   axes.push_back(on);
   return add_value(
       block,

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 namespace weft {
@@ -48,7 +47,7 @@ struct FoldedBlock {
   std::vector<Origin> origins;
   // By value of the block, the axes of time that it depends on.
   std::vector<TimeAxes> axes;
-  std::unordered_set<std::string> names;
+  NameTable names;
   Emitter emitter;
 };
 

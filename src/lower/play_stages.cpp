@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <deque>
 #include <set>
-#include <unordered_set>
 #include <utility>
 
 namespace weft {
@@ -70,7 +69,7 @@ class StagePlay {
 
   struct State {
     Block block = {};
-    std::unordered_set<std::string> names = {};
+    NameTable names = {};
     // By value of the whole block: what it is here.
     std::vector<ValueId> now = {};
     // How many of its items are done from the front, and others ahead.
@@ -108,7 +107,7 @@ class StagePlay {
     state.block.function.name = function.name;
     state.now.resize(function.values.size(), ValueId::None);
     for (const Value& value : function.values) {
-      state.names.insert(value.name);
+      state.names.unique("", value.name);
     }
     for (const Input& input : function.inputs) {
       const size_t home = player.items->home(input.value);

@@ -249,18 +249,24 @@ class Propagation {
     if (choice->is_expanded) {
       expanded_.insert(number);
     }
-    chosen_[number] = choice;
+    // What the round before has put down stays as it is.
+    if (chosen_[number] != choice) {
+      chosen_[number] = choice;
+      assignments_[number] = choice->assignment;
+      for (size_t i = 0; i < choice->made.size(); ++i) {
+        const size_t value = index(step_.nodes[number].results[i]);
+        made_[value] = choice->made[i];
+        resting_[value] = choice->made[i];
+      }
+    }
     set(number, *choice);
   }
 
   void set(size_t number, const NodeChoice& choice) {
     const Node& node = step_.nodes[number];
-    assignments_[number] = choice.assignment;
     const std::vector<ValueId> read = operands(node);
     for (size_t i = 0; i < node.results.size(); ++i) {
       const size_t value = index(node.results[i]);
-      made_[value] = choice.made[i];
-      resting_[value] = made_[value];
       if (const std::optional<Layout>& decided = decided_[value]) {
         resting_[value] = resting_layout(
             made_[value],

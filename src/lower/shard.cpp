@@ -26,7 +26,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 namespace weft {
@@ -53,7 +52,7 @@ class RankStep {
             .names = names_},
         versions_(step_.values.size()) {
     for (const Value& value : step_.values) {
-      names_.insert(value.name);
+      names_.unique("", value.name);
     }
     block_.first_rank = rank;
     block_.last_rank = rank;
@@ -473,7 +472,7 @@ class RankStep {
   const Function& step_;
   Block block_;
   std::vector<Origin> origins_;
-  std::unordered_set<std::string> names_;
+  NameTable names_;
   Emitter emitter_;
   Borders borders_;
   // By value of the step.

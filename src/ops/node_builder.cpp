@@ -21,7 +21,10 @@ std::string_view short_name(std::string_view op) {
 }  // namespace
 
 NodeBuilder::NodeBuilder(Function& function)
-    : function_(function), names_(function) {}
+    : function_(function), own_names_(function), names_(own_names_) {}
+
+NodeBuilder::NodeBuilder(Function& function, NameTable& names)
+    : function_(function), names_(names) {}
 
 void NodeBuilder::begin(const Node& node) {
   WEFT_CHECK(!node.results.empty(), node.op, " has no results");

@@ -18,6 +18,11 @@ class NodeBuilder {
  public:
   // New names differ from those of all values that the function has now.
   explicit NodeBuilder(Function& function);
+  // They are new in this table, which may know more than the function has.
+  NodeBuilder(Function& function, NameTable& names);
+  // It refers to what it holds.
+  NodeBuilder(const NodeBuilder&) = delete;
+  NodeBuilder& operator=(const NodeBuilder&) = delete;
 
   // The node that the following calls stand for. They get its phase, and names
   // made from that of its result 0: "%fc/softmax.exp" for an aten.exp. The node
@@ -45,7 +50,8 @@ class NodeBuilder {
 
  private:
   Function& function_;
-  NameTable names_;
+  NameTable own_names_;
+  NameTable& names_;
   std::string path_;
   std::string stem_;
   Phase phase_ = Phase::Forward;

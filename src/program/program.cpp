@@ -179,6 +179,46 @@ std::vector<ValueId> makes(const Block& block, const Instruction& instruction) {
 
 namespace {
 
+// Whether values and nodes are in the order in which instructions make and call
+// them already, and nothing else is there.
+bool is_numbered(const Block& block) {
+  const Function& function = block.function;
+  size_t values = 0;
+  size_t nodes = 0;
+  const auto is_next = [&](ValueId value, NodeId node, size_t result) {
+    return index(value) == values++ && function[value].node == node &&
+           function[value].result == static_cast<int32_t>(result);
+  };
+  const auto are_next = [&](const std::vector<ValueId>& made, NodeId node) {
+    for (size_t i = 0; i < made.size(); ++i) {
+      const size_t result = node == NodeId::None ? 0 : i;
+      if (!is_next(made[i], node, result)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  for (const Input& input : function.inputs) {
+    if (!is_next(input.value, NodeId::None, 0)) {
+      return false;
+    }
+  }
+  for (const Instruction& instruction : block.instructions) {
+    if (const auto* call = std::get_if<Call>(&instruction)) {
+      if (index(call->node) != nodes++ ||
+          !are_next(function.nodes[index(call->node)].results, call->node)) {
+        return false;
+      }
+    } else if (const auto* start = std::get_if<Start>(&instruction)) {
+      if (!are_next(start->results, NodeId::None)) {
+        return false;
+      }
+    }
+  }
+  return values == function.values.size() && nodes == function.nodes.size() &&
+         nodes == block.scratch.size();
+}
+
 // Moves what a block holds into a new order of values and nodes.
 class Renumbering {
  public:
@@ -282,7 +322,11 @@ class Renumbering {
 
 }  // namespace
 
-void renumber(Block& block) { block = Renumbering(block).run(); }
+void renumber(Block& block) {
+  if (!is_numbered(block)) {
+    block = Renumbering(block).run();
+  }
+}
 
 std::string percent_names(
     const Function& function, const std::vector<ValueId>& values) {
