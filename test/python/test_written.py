@@ -89,7 +89,9 @@ def test_a_step_that_writes_into_its_batch_writes_into_that_of_the_script(plan):
 
     ours, theirs = train_both(marked, batches, inputs(), plan)
     if plan:
-        torch.testing.assert_close(ours, theirs)
+        # A float of Python is held to the rounding of f64, and a loss is computed in f32.
+        torch.testing.assert_close(torch.tensor(ours[0]), torch.tensor(theirs[0]))
+        torch.testing.assert_close(ours[1], theirs[1])
     else:
         assert ours[0] == theirs[0]
         assert torch.equal(ours[1], theirs[1])
