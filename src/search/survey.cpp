@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "profile/text_table.h"
 #include "search/refusal.h"
+#include "search/search_print.h"
 #include "search/trial.h"
 
 #include <algorithm>
@@ -55,9 +56,11 @@ Tried Survey::next(const Candidate& candidate) {
   const double least = least_seconds(candidate);
   if (best_seconds_ > 0 && least > best_seconds_) {
     tried.reason =
-        cat("a rank computes ",
-            decimals(least / best_seconds_, 1),
-            " times as long as another takes in all");
+        cat("a rank computes for ",
+            seconds_text(least),
+            " at the least, and another takes ",
+            seconds_text(best_seconds_),
+            " in all");
     tried.least_seconds = least;
     return tried;
   }
