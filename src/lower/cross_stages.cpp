@@ -30,13 +30,11 @@ class StageCrossings {
       : lowering_(lowering),
         step_(*find_function(lowering.graph, "step")),
         stages_(stages_of(step_, lowering.plan)),
-        home_(step_.values.size(), kNoStage) {
+        home_(step_.values.size(), kNoStage),
+        names_(step_) {
     const Schedule schedule = schedule_of(lowering.plan);
     for (int64_t stage = 0; stage < schedule.stages; ++stage) {
       positions_.push_back(static_cast<size_t>(position_of(schedule, stage)));
-    }
-    for (const Value& value : step_.values) {
-      names_.unique("", value.name);
     }
   }
 

@@ -294,10 +294,7 @@ class CrossingCutter {
   void rewrite(size_t number, bool leaves) {
     PositionRank& rank = ranks_[number];
     Block& block = rank.block;
-    NameTable names;
-    for (const Value& value : block.function.values) {
-      names.unique("", value.name);
-    }
+    NameTable names(block.function);
     const size_t first_node = block.function.nodes.size();
     const std::vector<Instruction> before =
         std::exchange(block.instructions, {});

@@ -106,9 +106,7 @@ class StagePlay {
     state.block.first_rank = state.block.last_rank = player.rank;
     state.block.function.name = function.name;
     state.now.resize(function.values.size(), ValueId::None);
-    for (const Value& value : function.values) {
-      state.names.unique("", value.name);
-    }
+    state.names = NameTable(function);
     for (const Input& input : function.inputs) {
       const size_t home = player.items->home(input.value);
       if (home == player.position ||

@@ -44,6 +44,7 @@ class RankStep {
   RankStep(const ShardedStep& sharded, int64_t rank)
       : sharded_(sharded),
         step_(sharded.step()),
+        names_(step_),
         emitter_{
             .block = block_,
             .mesh = sharded.mesh(),
@@ -51,9 +52,6 @@ class RankStep {
             .phase = Phase::Forward,
             .names = names_},
         versions_(step_.values.size()) {
-    for (const Value& value : step_.values) {
-      names_.unique("", value.name);
-    }
     block_.first_rank = rank;
     block_.last_rank = rank;
     block_.function.name = step_.name;

@@ -183,8 +183,8 @@ double Estimator::least_seconds(const Candidate& candidate) {
   return weft::least_seconds(candidate.words, base.before_seconds.back());
 }
 
-// Of the same words with the most rows in a micro-batch and nothing recomputed;
-// nullptr where there is none.
+// The table of the same words with the most rows in a micro-batch and nothing
+// recomputed; nullptr where there is none.
 const UnitTable* Estimator::largest_table(const Candidate& candidate) {
   const SampleKey key = key_of(candidate, RecomputePolicy::None);
   if (key.has_searched_layouts) {

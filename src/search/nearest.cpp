@@ -71,7 +71,6 @@ SearchOptions frugal(const SearchOptions& options, SearchLimits limits) {
   SearchOptions out = options;
   out.limits = std::move(limits);
   out.most_instructions = 0;
-  out.names_least_bytes = false;
   out.takes_first_fit = true;
   out.progress = nullptr;
   return out;

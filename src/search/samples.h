@@ -34,7 +34,7 @@ class Samples {
   void expect(const SampleKey& key);
 
   // The key with the most rows in a micro-batch that its words allow, but for
-  // the whole batch, and nothing made again. None where the words fit nothing.
+  // the whole batch, and nothing recomputed. None where the words fit nothing.
   // The first call lowers that of all keys that are expected.
   std::optional<SampleKey> largest(const SampleKey& key);
 

@@ -292,7 +292,7 @@ class Search {
         selection_.sort();
       }
     }
-    if (!result_.plan && options_.names_least_bytes) {
+    if (!result_.plan && !options_.takes_first_fit) {
       settle_least_bytes();
     }
     note_faults();

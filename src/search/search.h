@@ -30,10 +30,9 @@ struct SearchOptions {
   // The best few candidates with `tensor` are tried with searched layouts, too
   // (layout_plan.h).
   bool searches_layouts = false;
-  // Where nothing fits, finds what needs the least memory.
-  bool names_least_bytes = true;
-  // Takes the first candidate that fits, where all that matters is whether one
-  // does.
+  // The search ends with the first candidate that fits, and does not find out
+  // what needs the least memory where none does: only whether a plan fits
+  // matters to the caller.
   bool takes_first_fit = false;
   // Lines that count after those of the plan that is found.
   std::vector<Decision> decisions;

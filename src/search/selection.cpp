@@ -24,8 +24,8 @@ constexpr double kWorthADoubt = 0.95;
 // Of what others needed, to their estimates at the least, a candidate may need
 // so much: no less is hoped for while nothing fits.
 constexpr double kHopedFor = 0.8;
-// Who takes so many times as long as what is too large to be lowered is not
-// lowered.
+// A candidate whose estimate is so many times the best estimate of those too
+// large to be lowered is not lowered.
 constexpr double kFarOff = 2;
 // How often the work is set aside anew while nothing that was lowered fits.
 constexpr int kMostRounds = 4;

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// Of what is split over `data` from a level of ZeRO on, a rank's piece.
+// The bytes that a rank holds of what ZeRO splits over `data` from `level` on.
 int64_t piece(const Parallel& words, int64_t bytes, int level) {
   return words.zero >= level ? (bytes + words.data - 1) / words.data : bytes;
 }

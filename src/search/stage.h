@@ -29,8 +29,8 @@ struct Stage {
 // Of a position that has another stage: temporaries are one stage's at a time.
 void add_stage(MemoryParts& to, const MemoryParts& stage);
 
-// Of a rank's units that cost so much, the parameters and optimizer states, as
-// far as ranks of `data` do not share them.
+// The bytes of parameters and optimizer states that a rank holds of units with
+// this cost, after ZeRO has split them over `data`.
 int64_t staying_bytes(const Parallel& words, const UnitCost& cost);
 
 class StageCosts {
