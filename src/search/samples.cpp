@@ -30,6 +30,13 @@ SampleKey without_policy(SampleKey key) {
   return key;
 }
 
+bool asked_together(RecomputePolicy a, RecomputePolicy b) {
+  const auto is_between = [](RecomputePolicy policy) {
+    return policy != RecomputePolicy::None && policy != RecomputePolicy::Full;
+  };
+  return a == b || (is_between(a) && is_between(b));
+}
+
 size_t core_count() {
   return std::max(std::thread::hardware_concurrency(), 1U);
 }
@@ -109,22 +116,25 @@ Samples::Lowered Samples::lower(const SampleKey& key, Words& words) const {
   return out;
 }
 
-// What is not known of the key's words: nothing recomputed, by which most are
-// ruled out; and where something is, all policies that do so. Of the first
-// policy the one with the most rows, too; of others that in its place, once it
-// has proved to be of use. The largest first, so that all cores end together:
-// later policies make more again.
+// What is not known yet of the key's words and is asked for together: nothing
+// recomputed, which every other policy builds on and whose time rules most
+// candidates out; then either everything recomputed, whose memory rules them
+// out, or all policies between. The first policy is lowered with the most rows,
+// too. The others are lowered with the most rows instead, once that has helped
+// the first. The largest come first, so that all cores end together: later
+// policies recompute more.
 std::vector<SampleKey> Samples::unknown_policies(const SampleKey& key) {
   const int64_t rows = rows_ / key.batch_parts;
   const int64_t most_rows = rows_ / fewest_parts_;
   const RecomputePolicy none = kRecomputePolicies[0];
   SampleKey first = key;
   first.recompute = none;
-  const bool is_first = same_policy_.at(key.recompute) == none;
+  const RecomputePolicy wanted = same_policy_.at(key.recompute);
   const bool is_of_use = between(family_of(first), rows) != nullptr;
   std::vector<SampleKey> keys;
   for (const RecomputePolicy policy : kRecomputePolicies) {
-    if (same_policy_.at(policy) != policy || (is_first && policy != none)) {
+    if (same_policy_.at(policy) != policy ||
+        (policy != none && !asked_together(policy, wanted))) {
       continue;
     }
     SampleKey one = key;
@@ -144,9 +154,9 @@ std::vector<SampleKey> Samples::unknown_policies(const SampleKey& key) {
   return keys;
 }
 
-// The key, and what will be asked for next: where nothing is recomputed, the
-// same with the sequence split or not. Words of both kinds in turns, for what
-// those of one kind have in common only one core can find.
+// The key, and what will be asked for next: where it rules out others, the same
+// with the sequence split or not. Words of both kinds in turns, for what those
+// of one kind have in common only one core can find.
 std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
   // What one has asked for goes by its policy's stand-in.
   SampleKey wanted = key;
@@ -154,7 +164,8 @@ std::vector<SampleKey> Samples::keys_around(const SampleKey& key) {
   const std::vector<SampleKey> same = unknown_policies(key);
   SampleKey other = key;
   other.sequence = !key.sequence;
-  const bool is_next = wanted.recompute == kRecomputePolicies[0] &&
+  const bool is_next = (wanted.recompute == RecomputePolicy::None ||
+                        wanted.recompute == RecomputePolicy::Full) &&
                        expected_.contains(without_policy(other));
   const std::vector<SampleKey> next =
       is_next ? unknown_policies(other) : std::vector<SampleKey>();

@@ -53,8 +53,13 @@ Tried Survey::next(const Candidate& candidate) {
         cat("micro-batches=", rejected->second, " needs too much already");
     return tried;
   }
-  const double least = least_seconds(candidate);
-  if (best_seconds_ > 0 && least > best_seconds_) {
+  // First what is known without a sample of the candidate's own.
+  if (is_ruled_out(tried)) {
+    rejected_[key] = micro;
+    return tried;
+  }
+  const double least = best_seconds_ > 0 ? least_seconds(candidate) : 0;
+  if (least > best_seconds_) {
     tried.reason =
         cat("a rank computes for ",
             seconds_text(least),
@@ -62,6 +67,10 @@ Tried Survey::next(const Candidate& candidate) {
             seconds_text(best_seconds_),
             " in all");
     tried.least_seconds = least;
+    return tried;
+  }
+  if (candidate.may_mix && is_too_much_in_full(tried)) {
+    rejected_[key] = micro;
     return tried;
   }
   look_at(tried, false);
@@ -84,35 +93,65 @@ Tried Survey::next(const Candidate& candidate) {
 // By a bound that others share, if that will do: what is lowered for its sake
 // serves them, too. Recomputation only adds to what a rank computes.
 double Survey::least_seconds(const Candidate& candidate) const {
-  if (best_seconds_ > 0) {
-    const double floor = estimator_.floor_seconds(candidate);
-    if (floor > best_seconds_) {
-      return floor;
-    }
-    Candidate kept = candidate;
-    kept.recompute = RecomputePolicy::None;
-    const double without = estimator_.least_seconds(kept);
-    if (without > best_seconds_) {
-      return without;
-    }
+  const double floor = estimator_.floor_seconds(candidate);
+  if (floor > best_seconds_) {
+    return floor;
+  }
+  Candidate kept = candidate;
+  kept.recompute = RecomputePolicy::None;
+  const double without = estimator_.least_seconds(kept);
+  if (without > best_seconds_) {
+    return without;
   }
   return estimator_.least_seconds(candidate);
 }
 
-void Survey::look_at(Tried& tried, bool is_in_need) const {
+std::string Survey::of_budget(int64_t bytes) const {
+  return cat(
+      human_bytes(static_cast<double>(bytes)),
+      " of ",
+      human_bytes(static_cast<double>(budget_bytes_)));
+}
+
+// Whether what stays from step to step is too much already.
+bool Survey::is_ruled_out(Tried& tried) const {
   const int64_t least = estimator_.floor_bytes(tried.candidate);
-  if (least > budget_bytes_) {
-    tried = {.candidate = tried.candidate};
-    tried.estimate.needed_bytes = least;
-    tried.is_bound = true;
-    tried.reason =
-        cat("parameters and optimizer states alone need ",
-            human_bytes(static_cast<double>(least)),
-            " of ",
-            human_bytes(static_cast<double>(budget_bytes_)));
-    return;
+  if (least <= budget_bytes_) {
+    return false;
   }
-  look(tried, is_in_need);
+  tried = {.candidate = tried.candidate};
+  tried.estimate.needed_bytes = least;
+  tried.is_bound = true;
+  tried.reason =
+      cat("parameters and optimizer states alone need ", of_budget(least));
+  return true;
+}
+
+// Whether it needs far too much even where every layer is recomputed.
+bool Survey::is_too_much_in_full(Tried& tried) const {
+  if (is_small(tried.candidate)) {
+    return false;
+  }
+  Candidate full = tried.candidate;
+  full.recompute = RecomputePolicy::Full;
+  full.may_mix = false;
+  const Estimate least = estimator_.estimate(
+      full,
+      static_cast<int64_t>(kDoubtful * static_cast<double>(budget_bytes_)));
+  if (least.reason.empty() || least.needed_bytes == 0) {
+    return false;
+  }
+  tried.estimate.needed_bytes = least.needed_bytes;
+  tried.is_bound = true;
+  tried.reason =
+      cat("recompute=full needs ", of_budget(least.needed_bytes), " already");
+  return true;
+}
+
+void Survey::look_at(Tried& tried, bool is_in_need) const {
+  if (!is_ruled_out(tried)) {
+    look(tried, is_in_need);
+  }
 }
 
 void Survey::look_closely(Tried& tried) const {

@@ -54,6 +54,9 @@ class Survey {
 
  private:
   double least_seconds(const Candidate& candidate) const;
+  bool is_ruled_out(Tried& tried) const;
+  bool is_too_much_in_full(Tried& tried) const;
+  std::string of_budget(int64_t bytes) const;
   void look(Tried& tried, bool is_in_need) const;
   void estimate(Tried& tried, bool is_in_need) const;
   void doubt(Tried& tried, bool is_in_need) const;
