@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading and writing through every kind of view, with the batch in parts: the loss and gradients of eager PyTorch."""
 
+import copy
 import functools
 
 import pytest
 import torch
+import weft
 from lockstep import Step
 from torch import nn
 from weft import _weft
@@ -111,3 +113,42 @@ def test_views_on_one_rank_are_bit_equal(change, read, order):
     ours = one.outputs(_weft.evaluate(one.graph, "step", one.inputs, seed=3))
     for key, expected in one.expected.items():
         assert torch.equal(ours[key], expected), key
+
+
+class Decoder(nn.Module):
+    """A token becomes an image of one voxel, whose strides are those of channels last; a convolution goes by them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encode = nn.Linear(WIDTH, 24)
+        self.grow = nn.ConvTranspose3d(24, 16, 2, 2)
+        self.mix = nn.Conv3d(16, 8, 3, padding=1)
+
+    def forward(self, x):
+        image = self.encode(x).view(-1, 1, 1, 1, 24).permute(0, 4, 1, 2, 3)
+        return self.mix(self.grow(image)).sin().sum()
+
+
+def decoder_step(dtype):
+    model = Decoder().to(dtype)
+    batch = (torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(1)).to(dtype),)
+    return model, batch, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def test_strides_of_dims_of_one_element_choose_the_kernel():
+    model, batch, optimizer = decoder_step(torch.float32)
+    twin = copy.deepcopy(model)
+    loss = weft.parallelize(model, optimizer, batch, keep_gradients=True).step(batch)
+    expected = twin(*batch)
+    expected.backward()
+    assert loss == expected.item()
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("words", [*PLANS, "pipeline=2,micro-batches=2"])
+def test_strides_of_dims_of_one_element_are_followed_by_plans(words):
+    one = Step(*decoder_step(torch.float64))
+    difference = one.difference(_weft.expand(one.graph, words))
+    assert difference["loss"] < 1e-12 and difference["gradient"] < 1e-12

@@ -28,10 +28,10 @@ TITLES = {
     "peft_adapters": "peft",
     "small_packages": "packages of one or a few models",
 }
-# The one cause of a rounding on one rank that was followed to its end, in UNETR and upernet.
+# The one cause of a rounding on one rank that was followed to its end, in upernet.
 REASON = (
-    "in UNETR and upernet the cause is that ATen chooses the kernel of a convolution by strides, those of dims of size "
-    "1 included, which a graph does not keep; it was not looked for in the others"
+    "in upernet the cause is that ATen chooses the kernel of a convolution by strides, those of dims of size 1 "
+    "included, which a graph does not keep; it was not looked for in the others"
 )
 
 HEAD = """# Models that were run
