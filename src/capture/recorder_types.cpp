@@ -72,44 +72,6 @@ std::vector<bool> output_mask(
   return {};
 }
 
-// While it lives, the types of a node's operands have the strides of their dims
-// of size 1, too, where kernels go by them: whether a tensor is channels last
-// decides how it is convolved, and what comes of that lies so.
-class ExactStrides {
- public:
-  ExactStrides(
-      Function& function,
-      const Node& node,
-      c10::ArrayRef<c10::IValue> arguments)
-      : function_(function) {
-    std::vector<at::Tensor> read = tensors_in(arguments);
-    std::erase_if(read, [](const auto& each) { return !each.defined(); });
-    const std::vector<ValueId> values = operands(node);
-    for (size_t i = 0; read.size() == values.size() && i < read.size(); ++i) {
-      TensorType& type = function_[values[i]].type;
-      if (read[i].suggest_memory_format() != at::MemoryFormat::Contiguous &&
-          type.sizes == read[i].sizes().vec() &&
-          strides_of(type) != read[i].strides().vec()) {
-        before_.emplace_back(values[i], type.strides);
-        type.strides = read[i].strides().vec();
-      }
-    }
-  }
-  ~ExactStrides() {
-    for (auto one = before_.rbegin(); one != before_.rend(); ++one) {
-      function_[one->first].type.strides = std::move(one->second);
-    }
-  }
-  ExactStrides(const ExactStrides&) = delete;
-  ExactStrides& operator=(const ExactStrides&) = delete;
-
-  bool is_any() const { return !before_.empty(); }
-
- private:
-  Function& function_;
-  std::vector<std::pair<ValueId, Dims>> before_;
-};
-
 }  // namespace
 
 bool Recorder::has_known_types(const OpInfo& info, const Node& node) const {
@@ -151,15 +113,7 @@ std::vector<c10::IValue> Recorder::infer(
     const Node& node,
     c10::ArrayRef<c10::IValue> arguments) {
   const c10::FunctionSchema& schema = info.functional.schema();
-  std::vector<TensorType> types;
-  {
-    const ExactStrides exact(now_.function, node, arguments);
-    types = types_by_entry(info, node);
-    for (TensorType& type : types) {
-      type = exact.is_any() ? make_type(type.dtype, type.sizes, type.strides)
-                            : std::move(type);
-    }
-  }
+  const std::vector<TensorType> types = types_by_entry(info, node);
   if (!types.empty()) {
     const std::vector<bool> mask = output_mask(schema, arguments);
     std::vector<at::Tensor> tensors;

@@ -197,9 +197,7 @@ int StorageTable::find_view(
     if (has_strides(view, tensor)) {
       return static_cast<int>(i);
     }
-    if (found < 0 &&
-        (view.type.strides.empty() ? tensor.is_contiguous()
-                                   : view.type == type_of(tensor))) {
+    if (found < 0 && view.type == type_of(tensor)) {
       found = static_cast<int>(i);
     }
   }

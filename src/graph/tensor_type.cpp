@@ -75,6 +75,54 @@ bool is_row_major(const Dims& sizes, const Dims& strides) {
   return true;
 }
 
+// From the innermost dim to the outermost. Only images and volumes, with a dim
+// of samples and one of channels, can lie with their channels last.
+std::vector<size_t> channels_last_order(size_t ndim) {
+  return ndim == 4   ? std::vector<size_t>{1, 3, 2, 0}
+         : ndim == 5 ? std::vector<size_t>{1, 4, 3, 2, 0}
+                     : std::vector<size_t>();
+}
+
+// As PyTorch tells it from strides, those of dims of size 1 included.
+bool are_channels_last(const Dims& sizes, const Dims& strides) {
+  const std::vector<size_t> order = channels_last_order(sizes.size());
+  if (order.empty() || strides[1] == 0) {
+    return false;
+  }
+  int64_t least = 0;
+  for (const size_t dim : order) {
+    if (strides[dim] < least || (dim == 0 && least == strides[1])) {
+      return false;
+    }
+    const auto next = times(strides[dim], std::max(sizes[dim], int64_t{1}));
+    if (!next) {
+      return false;
+    }
+    least = *next;
+  }
+  return true;
+}
+
+Dims channels_last_strides(const Dims& sizes) {
+  Dims strides(sizes.size());
+  int64_t next = 1;
+  for (const size_t dim : channels_last_order(sizes.size())) {
+    strides[dim] = next;
+    next *= std::max(sizes[dim], int64_t{1});
+  }
+  return strides;
+}
+
+// Of strides that are row-major, too: none, or those of channels last where
+// dims of size 1 make PyTorch take the tensor for that.
+Dims strides_to_keep(const Dims& sizes, const Dims& strides) {
+  if (!are_channels_last(sizes, strides)) {
+    return {};
+  }
+  Dims kept = channels_last_strides(sizes);
+  return are_channels_last(sizes, kept) ? kept : Dims();
+}
+
 void print_dims(const Dims& dims, char open, char close, std::string* out) {
   *out += open;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -115,8 +163,10 @@ TensorType make_type(DType dtype, Dims sizes, Dims strides) {
       " sizes has ",
       strides.size(),
       " strides");
-  if (!strides.empty() && (is_empty(sizes) || is_row_major(sizes, strides))) {
+  if (!strides.empty() && is_empty(sizes)) {
     strides.clear();
+  } else if (!strides.empty() && is_row_major(sizes, strides)) {
+    strides = strides_to_keep(sizes, strides);
   }
   return {dtype, std::move(sizes), std::move(strides)};
 }
@@ -135,6 +185,24 @@ Dims row_major_strides(const Dims& sizes) {
 
 Dims strides_of(const TensorType& type) {
   return type.strides.empty() ? row_major_strides(type.sizes) : type.strides;
+}
+
+bool is_contiguous(const TensorType& type) {
+  return type.strides.empty() || is_row_major(type.sizes, type.strides);
+}
+
+bool is_channels_last(const TensorType& type) {
+  return !type.strides.empty() && are_channels_last(type.sizes, type.strides);
+}
+
+TensorType channels_last(DType dtype, Dims sizes) {
+  WEFT_CHECK(
+      !channels_last_order(sizes.size()).empty(),
+      "no channels to be last among ",
+      sizes.size(),
+      " dims");
+  Dims strides = channels_last_strides(sizes);
+  return make_type(dtype, std::move(sizes), std::move(strides));
 }
 
 std::vector<size_t> memory_order(const Dims& strides) {

@@ -25,9 +25,20 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 
-// Drops `strides` when they are the row-major ones (dims of size 1 and empty
-// tensors do not count).
+// Drops `strides` when they are the row-major ones (empty tensors do not count,
+// nor do dims of size 1). Only where dims of size 1 make PyTorch take a tensor
+// for channels last, as f32[8, 64, 1, 1]{64, 1, 64, 64}, the strides stay: it
+// chooses the kernel of a convolution by them.
 TensorType make_type(DType dtype, Dims sizes, Dims strides = {});
+
+// Whether the elements lie in row-major order without gaps.
+bool is_contiguous(const TensorType& type);
+
+// Whether PyTorch takes a tensor of this type for channels last (N, spatial
+// dims, C in memory; 4 or 5 dims). One that is row-major, too (one channel, or
+// one pixel) is told by its strides (see make_type).
+bool is_channels_last(const TensorType& type);
+TensorType channels_last(DType dtype, Dims sizes);
 
 Dims row_major_strides(const Dims& sizes);
 // The strides, written out even when row-major.

@@ -41,6 +41,21 @@ TEST(TensorType, RowMajorStridesAreLeftOut) {
   EXPECT_THROW(make_type(DType::F32, {8}, {1, 1}), InternalError);
 }
 
+TEST(TensorType, KeepsWhatMakesPyTorchTakeOnePixelForChannelsLast) {
+  const Dims none;
+  const Dims pixel = {64, 1, 64, 64};
+  EXPECT_EQ(make_type(DType::F32, {8, 64, 1, 1}, pixel).strides, pixel);
+  EXPECT_EQ(make_type(DType::F32, {8, 64, 1, 1}, {64, 1, 1, 1}).strides, none);
+  EXPECT_EQ(make_type(DType::F32, {8, 64, 1, 1}, {64, 1, 9, 7}).strides, none);
+  // One channel: strides that say so of an image, and those of rows.
+  const Dims gray = {25, 1, 5, 1};
+  EXPECT_EQ(make_type(DType::F32, {8, 1, 5, 5}, gray).strides, gray);
+  EXPECT_EQ(make_type(DType::F32, {8, 1, 5, 5}, {25, 25, 5, 1}).strides, none);
+  // Without samples and channels there are no channels to be last.
+  EXPECT_EQ(make_type(DType::F32, {8, 64, 1}, {64, 1, 64}).strides, none);
+  EXPECT_TRUE(is_contiguous(make_type(DType::F32, {8, 64, 1, 1}, pixel)));
+}
+
 TEST(TensorType, StridesWrittenOut) {
   EXPECT_EQ(row_major_strides({2, 3, 4}), (Dims{12, 4, 1}));
   EXPECT_EQ(row_major_strides({2, 0, 4}), (Dims{4, 4, 1}));

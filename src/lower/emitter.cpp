@@ -158,7 +158,7 @@ ValueId Emitter::laid_out_as(
   if (block.function[value].type == type) {
     return value;
   }
-  if (is_row_major(type)) {
+  if (type.strides.empty()) {
     return row_major(value, base);
   }
   WEFT_CHECK_USER(

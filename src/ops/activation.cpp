@@ -96,6 +96,12 @@ OpDef with(Special special, OpDef def) {
 }
 
 // By a tanh, or by erf.
+// For kernels that go by the second operand where the two lie differently.
+OpDef by_second(OpDef def) {
+  def.types = iterated_from_last();
+  return def;
+}
+
 OpDef with_gelu(OpDef def) {
   def.special_of = [](const Node& node) {
     const Arg* approximate = find_option(node, "approximate");
@@ -117,6 +123,7 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(with_gelu(backward(
       "aten.gelu_backward",
       {"(f32[8, 4], f32[8, 4])",
+       "(f32[8, 4], f32[8, 4]{1, 8})",
        "(f32[8, 4], f32[8, 4], approximate=\"tanh\")"})));
   add_ops(
       ops,
@@ -139,7 +146,10 @@ void add_activation_ops(OpTable& ops) {
       "aten.hardswish_backward",
       {"(f32[8, 4])", "(f32[8, 4]{1, 8})"}));
   const OpDef unary_backward = backward(
-      "", {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"});
+      "",
+      {"(f32[8, 4], f32[8, 4])",
+       "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})",
+       "(f32[8, 4], f32[8, 4]{1, 8})"});
   add_ops(
       ops, {"aten.silu_backward"}, with(Special::Exponential, unary_backward));
   add_ops(ops, {"aten.mish_backward"}, with(Special::Tangent, unary_backward));
@@ -151,17 +161,25 @@ void add_activation_ops(OpTable& ops) {
       unary_backward);
   ops.push_back(backward(
       "aten.hardswish_backward",
-      {"(f32[8, 4], f32[8, 4])", "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})"}));
+      {"(f32[8, 4], f32[8, 4])",
+       "(f32[8, 4]{1, 8}, f32[8, 4]{1, 8})",
+       "(f32[8, 4], f32[8, 4]{1, 8})"}));
   ops.push_back(forward(
       "aten.threshold", "aten.threshold_backward", {"(f32[8, 4], 0, 0.5)"}));
-  ops.push_back(
-      backward("aten.threshold_backward", {"(f32[8, 4], f32[8, 4], 0)"}));
+  ops.push_back(by_second(backward(
+      "aten.threshold_backward",
+      {"(f32[8, 4], f32[8, 4], 0)",
+       "(f32[8, 4], f32[8, 4]{1, 8}, 0)",
+       "(f32[8, 4]{1, 8}, f32[8, 4], 0)"})));
   ops.push_back(with(
       Special::Exponential,
       forward("aten.softplus", "aten.softplus_backward", {"(f32[8, 4])"})));
   ops.push_back(with(
       Special::Exponential,
-      backward("aten.softplus_backward", {"(f32[8, 4], f32[8, 4], 1, 20)"})));
+      backward(
+          "aten.softplus_backward",
+          {"(f32[8, 4], f32[8, 4], 1, 20)",
+           "(f32[8, 4], f32[8, 4]{1, 8}, 1, 20)"})));
   ops.push_back(with(
       Special::Exponential,
       forward(
@@ -171,15 +189,20 @@ void add_activation_ops(OpTable& ops) {
   ops.push_back(with(
       Special::Exponential,
       backward(
-          "aten.elu_backward", {"(f32[8, 4], 1, 1, 1, false, f32[8, 4])"})));
+          "aten.elu_backward",
+          {"(f32[8, 4], 1, 1, 1, false, f32[8, 4])",
+           "(f32[8, 4], 1, 1, 1, false, f32[8, 4]{1, 8})"})));
   ops.push_back(with(
       Special::Exponential, forward("aten.celu", "", {"(f32[8, 4], 0.5)"})));
   ops.push_back(forward(
       "aten.leaky_relu",
       "aten.leaky_relu_backward",
       {"(f32[8, 4])", "(f32[8, 4], 0.2)"}));
-  ops.push_back(backward(
-      "aten.leaky_relu_backward", {"(f32[8, 4], f32[8, 4], 0.01, false)"}));
+  ops.push_back(by_second(backward(
+      "aten.leaky_relu_backward",
+      {"(f32[8, 4], f32[8, 4], 0.01, false)",
+       "(f32[8, 4], f32[8, 4]{1, 8}, 0.01, false)",
+       "(f32[8, 4]{1, 8}, f32[8, 4], 0.01, false)"})));
   ops.push_back(forward(
       "aten.hardtanh",
       "aten.hardtanh_backward",

@@ -58,6 +58,11 @@ DType parameter_type(
   return input.dtype;
 }
 
+// The kernel takes what is row-major, too, for row-major.
+bool lies_in_rows(const TensorType& image) {
+  return is_channels_last(image) && !is_row_major(image);
+}
+
 // One entry serves the variants of batch norm, which differ in where `training`
 // stands (after two or four tensors) and in what they return.
 struct BatchNorm {
@@ -92,7 +97,7 @@ struct BatchNorm {
     const DType saved = parameter_type(function, node, input, {1, 2});
     const int64_t channels = training(node) ? input.sizes.at(1) : 0;
     std::vector<TensorType> types = {
-        in_format_of(input, input.dtype, input.sizes),
+        in_contiguous_format_of(input),
         make_type(saved, {channels}),
         make_type(saved, {channels})};
     if (returns_running_statistics) {
@@ -106,7 +111,7 @@ struct BatchNorm {
   // channels-last kernel also keeps a row of sums a thread.
   int64_t scratch(const Function& function, const Node& node) const {
     const TensorType& input = type_arg(function, node, 0);
-    const bool rows = training(node) && is_channels_last(input);
+    const bool rows = training(node) && lies_in_rows(input);
     return int64_t{rows ? 12 : 8} * input.sizes.at(1);
   }
 };
@@ -155,7 +160,7 @@ std::vector<TensorType> batch_norm_backward_types(
   const DType parameter = parameter_type(function, node, input, {2});
   std::vector<TensorType> types(3, undefined_type());
   if (flag_at(node, 9, 0)) {
-    types[0] = in_format_of(input, input.dtype, input.sizes);
+    types[0] = in_contiguous_format_of(input);
   }
   for (const size_t i : {size_t{1}, size_t{2}}) {
     if (flag_at(node, 9, i)) {
@@ -170,7 +175,7 @@ int64_t batch_norm_backward_scratch(
     const Function& function, const Node& node) {
   const TensorType& input = type_arg(function, node, 1);
   const bool alike =
-      is_channels_last(input) == is_channels_last(type_arg(function, node, 0));
+      lies_in_rows(input) == lies_in_rows(type_arg(function, node, 0));
   return flag_at(node, 9, 0) && alike ? dense_bytes(input) : 0;
 }
 
@@ -212,8 +217,7 @@ std::vector<TensorType> group_norm_types(
   const TensorType statistics = make_type(
       parameter_type(function, node, input, {1, 2}),
       {int_arg(node, 3, 0), int_arg(node, 6, 1)});
-  return {
-      in_format_of(input, input.dtype, input.sizes), statistics, statistics};
+  return {in_contiguous_format_of(input), statistics, statistics};
 }
 
 // The channels-last kernel keeps a sum and a sum of squares a channel.
@@ -242,7 +246,7 @@ std::vector<TensorType> group_norm_backward_types(
   const TensorType& input = type_arg(function, node, 1);
   std::vector<TensorType> types(3, undefined_type());
   if (flag_at(node, 9, 0)) {
-    types[0] = in_format_of(input, input.dtype, input.sizes);
+    types[0] = in_contiguous_format_of(input);
   }
   const DType parameter = parameter_type(function, node, input, {4});
   for (const size_t i : {size_t{1}, size_t{2}}) {

@@ -90,7 +90,7 @@ void add_global_batch_norm_ops(OpTable& ops) {
       .types =
           [](const Function& function, const Node& node) {
             const TensorType& input = type_arg(function, node, 1);
-            return std::vector{in_format_of(input, input.dtype, input.sizes)};
+            return std::vector{in_contiguous_format_of(input)};
           },
       .in_place = true,
       .examples =

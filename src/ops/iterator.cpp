@@ -220,6 +220,15 @@ TypesFunction iterated(std::optional<DType> dtype) {
   };
 }
 
+TypesFunction iterated_from_last() {
+  return [](const Function& function, const Node& node) {
+    std::vector<TensorType> operands = operand_types(function, node);
+    std::reverse(operands.begin(), operands.end());
+    return std::vector<TensorType>{
+        iterated_type(promoted_type(function, node), operands)};
+  };
+}
+
 TypesFunction iterated_real() {
   return [](const Function& function, const Node& node) {
     const DType dtype = promoted_type(function, node);

@@ -24,6 +24,9 @@ TensorType iterated_type(DType dtype, const std::vector<TensorType>& operands);
 
 // One result, of all operands: promoted; or of that type.
 TypesFunction iterated(std::optional<DType> dtype = std::nullopt);
+// As iterated(), for kernels that look at their operands from the last to the
+// first.
+TypesFunction iterated_from_last();
 // Promoted, integers as f32: a quotient.
 TypesFunction iterated_real();
 // Of the type of operand 0, integers as f32 where `real`.

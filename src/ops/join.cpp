@@ -158,7 +158,7 @@ std::vector<TensorType> cat_types(const Function& function, const Node& node) {
   type.sizes[dim] = 0;
   for (const ValueId part : parts) {
     const TensorType& other = function[part].type;
-    if (!is_row_major(other) || other.dtype != type.dtype ||
+    if (!other.strides.empty() || other.dtype != type.dtype ||
         other.sizes.size() != ndim) {
       return {};
     }

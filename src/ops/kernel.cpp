@@ -10,35 +10,11 @@
 
 namespace weft {
 
-namespace {
-
-Dims strides_in_order(const Dims& sizes, const std::vector<size_t>& order) {
-  Dims strides(sizes.size());
-  int64_t stride = 1;
-  for (const size_t dim : order) {
-    strides[dim] = stride;
-    stride *= std::max<int64_t>(sizes[dim], 1);
-  }
-  return strides;
-}
-
-// C, then the spatial dims from the last to the first, then N.
-std::vector<size_t> channels_last_order(size_t ndim) {
-  std::vector<size_t> order = {1};
-  for (size_t dim = ndim - 1; dim >= 2; --dim) {
-    order.push_back(dim);
-  }
-  order.push_back(0);
-  return order;
-}
-
-}  // namespace
-
 TensorType undefined_type() { return make_type(DType::F32, {0}); }
 
 bool is_undefined(const TensorType& type) { return type.sizes == Dims{0}; }
 
-bool is_row_major(const TensorType& type) { return type.strides.empty(); }
+bool is_row_major(const TensorType& type) { return is_contiguous(type); }
 
 bool is_dense(const TensorType& type) {
   if (std::find(type.sizes.begin(), type.sizes.end(), 0) != type.sizes.end()) {
@@ -60,33 +36,14 @@ bool is_dense(const TensorType& type) {
   return true;
 }
 
-bool is_channels_last(const TensorType& type) {
-  const size_t ndim = type.sizes.size();
-  if (is_row_major(type) || (ndim != 4 && ndim != 5)) {
-    return false;
-  }
-  int64_t least = 0;
-  for (const size_t dim : channels_last_order(ndim)) {
-    const int64_t stride = type.strides[dim];
-    if (type.sizes[dim] == 1) {
-      continue;
-    }
-    if (stride == 0 || stride < least) {
-      return false;
-    }
-    least = stride * type.sizes[dim];
-  }
-  return true;
-}
-
-TensorType channels_last(DType dtype, Dims sizes) {
-  Dims strides = strides_in_order(sizes, channels_last_order(sizes.size()));
-  return make_type(dtype, std::move(sizes), std::move(strides));
-}
-
 TensorType in_format_of(const TensorType& model, DType dtype, Dims sizes) {
   return is_channels_last(model) ? channels_last(dtype, std::move(sizes))
                                  : make_type(dtype, std::move(sizes));
+}
+
+TensorType in_contiguous_format_of(const TensorType& model) {
+  return is_row_major(model) ? make_type(model.dtype, model.sizes)
+                             : in_format_of(model, model.dtype, model.sizes);
 }
 
 TensorType like(const TensorType& model, DType dtype) {

@@ -19,13 +19,11 @@ bool is_undefined(const TensorType& type);
 bool is_row_major(const TensorType& type);
 // Every element of the storage belongs to exactly one index.
 bool is_dense(const TensorType& type);
-// Laid out as N, spatial dims, C; 4 or 5 dims. A type that is also row-major
-// (one channel, or one pixel) counts as row-major, as ATen suggests it.
-bool is_channels_last(const TensorType& type);
-
-TensorType channels_last(DType dtype, Dims sizes);
 // Row-major or channels-last, as `model` is.
 TensorType in_format_of(const TensorType& model, DType dtype, Dims sizes);
+// As in_format_of, for kernels that take a `model` that is row-major, too, for
+// row-major whatever its strides suggest.
+TensorType in_contiguous_format_of(const TensorType& model);
 // at::empty_like: the strides of a dense `model`, else its order of strides
 // without gaps.
 TensorType like(const TensorType& model);

@@ -36,7 +36,7 @@ std::vector<Run> runs_of(const TensorType& type) {
 }  // namespace
 
 std::optional<TensorType> viewed(const TensorType& type, const Dims& sizes) {
-  if (type.strides.empty()) {
+  if (is_contiguous(type)) {
     return make_type(type.dtype, sizes);
   }
   const std::vector<Run> runs = runs_of(type);

@@ -130,14 +130,31 @@ class Decoder(nn.Module):
         return self.mix(self.grow(image)).sin().sum()
 
 
-def decoder_step(dtype):
-    model = Decoder().to(dtype)
+class Pooled(nn.Module):
+    """The average of an image with its channels last is one pixel, and lies so as well."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encode = nn.Conv2d(1, 48, 3, padding=1)
+        self.mix = nn.Conv2d(48, 24, 1, bias=False)
+        self.normalize = nn.BatchNorm2d(24)
+
+    def forward(self, x):
+        image = self.encode(x.view(len(x), 1, 2, -1)).to(memory_format=torch.channels_last)
+        pixel = nn.functional.adaptive_avg_pool2d(image, 1)
+        return (self.normalize(self.mix(pixel)).relu().expand_as(image[:, :24]) * image[:, 24:]).sin().sum()
+
+
+def image_step(build, dtype):
+    model = build().to(dtype)
     batch = (torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(1)).to(dtype),)
     return model, batch, torch.optim.SGD(model.parameters(), lr=0.1)
 
 
-def test_strides_of_dims_of_one_element_choose_the_kernel():
-    model, batch, optimizer = decoder_step(torch.float32)
+@pytest.mark.parametrize("build", [Decoder, Pooled])
+def test_strides_of_dims_of_one_element_choose_the_kernel(build):
+    model, batch, optimizer = image_step(build, torch.float32)
     twin = copy.deepcopy(model)
     loss = weft.parallelize(model, optimizer, batch, keep_gradients=True).step(batch)
     expected = twin(*batch)
@@ -147,8 +164,9 @@ def test_strides_of_dims_of_one_element_choose_the_kernel():
         assert torch.equal(ours.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("build", [Decoder, Pooled])
 @pytest.mark.parametrize("words", [*PLANS, "pipeline=2,micro-batches=2"])
-def test_strides_of_dims_of_one_element_are_followed_by_plans(words):
-    one = Step(*decoder_step(torch.float64))
+def test_strides_of_dims_of_one_element_are_followed_by_plans(build, words):
+    one = Step(*image_step(build, torch.float64))
     difference = one.difference(_weft.expand(one.graph, words))
     assert difference["loss"] < 1e-12 and difference["gradient"] < 1e-12
