@@ -208,8 +208,9 @@ ExecutorBuilder::Action ExecutorBuilder::action(const Call& call) {
   }
   for (const ValueId result : node.results) {
     const TensorType& type = block_.function[result].type;
-    // One that is alone is there, though it may have no elements.
-    if (!is_undefined(type) || node.results.size() == 1) {
+    // One that is alone is there, though it may have no elements; and so is a
+    // list of indices without any.
+    if (type != undefined_type() || node.results.size() == 1) {
       tensor(result) = tensor_over(memory_of(storage_[index(result)]), type);
     }
   }

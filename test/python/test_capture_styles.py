@@ -395,7 +395,7 @@ class Grouped(nn.Module):
 def test_grouped_matmul():
     planned = step(Grouped, numbers(8, 16))
     check_bits(planned)
-    check_plans(planned, "data=2", "tensor=2")
+    check_plans(planned, "data=2", "data=2,zero=3", "data=2,micro-batches=3")
 
 
 FACTORIES = [
@@ -518,3 +518,21 @@ class Sparse(nn.Module):
 def test_a_sparse_tensor_that_a_model_makes_is_refused_by_name():
     with pytest.raises(weft.UserError, match=r"(?s)a tensor of layout Sparse.*to_dense.*in forward: return"):
         weft.capture(Sparse(), (torch.randn(4, 6),))
+
+
+class WeightedBags(nn.Module):
+    """Bags of rows with a weight each, of which PyTorch's kernels give an empty list of indices."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.EmbeddingBag(20, 8, mode="sum")
+        self.weights = nn.Parameter(torch.randn(6, 4))
+
+    def forward(self, indices):
+        return self.rows(indices, per_sample_weights=self.weights).sin().sum()
+
+
+def test_bags_with_a_weight_for_each_row():
+    planned = step(WeightedBags, lambda: torch.randint(0, 20, (6, 4)))
+    check_bits(planned)
+    check_plans(planned, "data=2", "data=2,zero=3", "data=2,micro-batches=3")
