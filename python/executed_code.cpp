@@ -51,13 +51,20 @@ int ExecutedCode::on_event(
 void ExecutedCode::on_call(PyFrameObject* frame) {
   const auto code = py::reinterpret_steal<py::object>(
       reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-  if (!seen_.insert(reinterpret_cast<const PyCodeObject*>(code.ptr())).second) {
+  const auto [found, is_new] = seen_.try_emplace(
+      reinterpret_cast<const PyCodeObject*>(code.ptr()), false);
+  if (!is_new && !found->second) {
     return;
   }
-  codes_.push_back(code);
+  if (is_new) {
+    codes_.push_back(code);
+  }
+  // What is called may enter other functions.
+  bool& is_told_again = found->second;
   try {
-    entered_(
+    const py::object answer = entered_(
         py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(frame)));
+    is_told_again = answer.is(py::bool_(true));
   } catch (py::error_already_set& error) {
     errors_.push_back(std::move(error));
   }

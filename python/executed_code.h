@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which code of Python runs in this thread, each function told of once, before
-// its first line.
+// Which code of Python runs in this thread: functions are told of before their
+// first line.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
 
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 namespace weft {
 
 class ExecutedCode {
  public:
-  // `entered(frame)` is called for every function at its first call.
+  // `entered(frame)` is called for every function at its first call, and at
+  // every call where it has answered True.
   explicit ExecutedCode(pybind11::object entered);
   ~ExecutedCode();
   ExecutedCode(const ExecutedCode&) = delete;
@@ -31,7 +32,8 @@ class ExecutedCode {
   void on_call(PyFrameObject* frame);
 
   pybind11::object entered_;
-  std::unordered_set<const PyCodeObject*> seen_;
+  // With whether it is told of again.
+  std::unordered_map<const PyCodeObject*, bool> seen_;
   std::vector<pybind11::object> codes_;
   std::vector<pybind11::error_already_set> errors_;
   bool is_on_ = false;

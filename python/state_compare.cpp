@@ -297,8 +297,7 @@ std::string StateWatch::difference(
 std::optional<std::string> StateWatch::used_random(
     const std::string& path, const Remembered& before) const {
   if (before.kind == Kind::Random &&
-      !is_equal(
-          before.content.ptr(), random_state(before.object.ptr()).ptr())) {
+      !is_in_state(before.object.ptr(), before.content.ptr())) {
     return path;
   }
   return std::nullopt;
@@ -364,9 +363,7 @@ void StateWatch::put_back(const Node& node) const {
 void StateWatch::put_back(const Remembered& before) const {
   const py::object& object = before.object;
   if (before.kind == Kind::Random) {
-    if (py::hasattr(object, "setstate")) {
-      object.attr("setstate")(before.content);
-    }
+    set_random_state(object.ptr(), before.content.ptr());
     return;
   }
   if (before.kind == Kind::Parameter || before.kind == Kind::Tensor) {

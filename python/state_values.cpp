@@ -86,10 +86,25 @@ py::object bytes_of(PyObject* array) {
 
 py::object random_state(PyObject* source) {
   const py::object object = borrowed(source);
-  if (py::hasattr(object, "getstate")) {
-    return object.attr("getstate")();
+  return py::hasattr(object, "getstate")
+             ? py::object(object.attr("getstate")())
+             : py::object(object.attr("bit_generator").attr("state"));
+}
+
+bool is_in_state(PyObject* source, PyObject* state) {
+  const py::object now = random_state(source);
+  // NumPy's have arrays in them, which do not compare as one.
+  return PyDict_Check(state) ? text_of(now.ptr()) == text_of(state)
+                             : is_equal(now.ptr(), state);
+}
+
+void set_random_state(PyObject* source, PyObject* state) {
+  const py::object object = borrowed(source);
+  if (py::hasattr(object, "setstate")) {
+    object.attr("setstate")(borrowed(state));
+  } else {
+    object.attr("bit_generator").attr("state") = borrowed(state);
   }
-  return py::str(object.attr("bit_generator").attr("state"));
 }
 
 Py_ssize_t element_count(PyObject* container) {

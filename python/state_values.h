@@ -20,8 +20,11 @@ std::string text_of(PyObject* object);
 bool is_equal(PyObject* one, PyObject* other);
 // The elements of an array; none when they are too many.
 pybind11::object bytes_of(PyObject* array);
-// Where a source of random numbers is.
+// Where a source of random numbers is: whether it still is there, and back to
+// there.
 pybind11::object random_state(PyObject* source);
+bool is_in_state(PyObject* source, PyObject* state);
+void set_random_state(PyObject* source, PyObject* state);
 // The number of elements in a list, tuple, dict, set or deque. For the first
 // four, a subclass cannot change the answer by its own __len__.
 Py_ssize_t element_count(PyObject* container);

@@ -9,6 +9,7 @@ those count whose names occur in code that ran. The comparison is in C++ (state_
 from __future__ import annotations
 
 import collections
+import dis
 import enum
 import functools
 import gc
@@ -30,6 +31,20 @@ _OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType, torch.Generator)
 # Of these, what they take along when they are called may be changed.
 _CALLABLE = (types.FunctionType, types.MethodType, functools.partial)
 _PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, range, slice, pathlib.PurePath)
+# Values that stay what they are, or whose changes are seen by other ways.
+_UNCHANGING = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    nn.Module,
+    torch.Tensor,
+    types.FunctionType,
+    *_OPAQUE,
+    *_PLAIN,
+)
 _LIBRARY = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
 _PACKAGES = (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
 _OURS = str(pathlib.Path(__file__).parent)
@@ -45,6 +60,10 @@ class StateReader:
         self.model = model
         self._random = _random_states()
         self._free = {}
+        # Functions inside of those that have run: their closures are the step's own.
+        self._inner = set()
+        # By code, objects that its closures hold, and watches of them as they were before it ran.
+        self._held = {}
         # What the capture is known to have changed, whatever it was before.
         self._changed = None
         self._seen = set()
@@ -90,6 +109,9 @@ class StateReader:
     def restore(self):
         """Puts back what the capture has changed."""
         self.watch.restore()
+        for known in self._held.values():
+            for _, watch in known.values():
+                watch.restore()
         _set_random_states(self._random)
 
     def _add_class(self, kind, names=()):
@@ -99,10 +121,16 @@ class StateReader:
                 self.watch.add_class_attribute(f"{kind.__qualname__}.{name}", kind, name)
 
     def _entered(self, frame):
-        """Of a function that is about to run for the first time: what it may read of its globals and its closure."""
+        """Of a function that is about to run: what it may read of its globals and its closure.
+
+        Called at its first call, and at every call when it answers True.
+        """
         code, scope = frame.f_code, frame.f_globals
         if _is_library(code.co_filename):
-            return
+            return False
+        if code in self._held:
+            return self._hold(code, frame.f_locals)
+        self._inner.update(each for each in code.co_consts if isinstance(each, types.CodeType))
         if self.numbers and "type" in code.co_names:
             self._read_numbers(frame.f_locals)
         where = scope.get("__name__", "")
@@ -112,8 +140,29 @@ class StateReader:
         if code.co_freevars:
             local = frame.f_locals
             free = {name: local[name] for name in code.co_freevars if name in local and not _is_opaque(local[name])}
-            if free:
+            if free and _rebinds(code):
+                # When it has run, the values do not tell any more which of several closures of one function it was.
+                self._add_holders(code, free)
+            elif free:
                 self._free[code] = free
+            return code not in self._inner and self._hold(code, local)
+        return False
+
+    def _hold(self, code, local):
+        """Remembers objects that a closure holds, as they are now; returns whether it holds any.
+
+        When it has run, they do not tell any more which of several closures of one function it was.
+        """
+        held = {name: local[name] for name in code.co_freevars if name in local}
+        held = {name: value for name, value in held.items() if not isinstance(value, _UNCHANGING)}
+        if held:
+            known = self._held.setdefault(code, {})
+            for name, value in held.items():
+                if id(value) not in known:
+                    watch = _weft.StateWatch(_kind_of)
+                    watch.add_item(f"{code.co_name}.{name}", {name: value}, name)
+                    known[id(value)] = (value, watch)
+        return bool(held)
 
     def _read_numbers(self, local):
         """A function that may ask for the type of a number gets the number itself, in the next try."""
@@ -139,13 +188,29 @@ class StateReader:
             return
         self.watch.add_item(f"{where}.{name}", scope, name)
 
+    def _add_holders(self, code, names):
+        """The cells of all closures of a function that is about to run."""
+        for function in gc.get_referrers(code):
+            if isinstance(function, types.FunctionType):
+                for name, cell in _cells_of(function, names).items():
+                    self.watch.add_cell(f"{function.__qualname__}.{name}", cell, cell.cell_contents)
+
     def _add_cells(self):
         """The cells of closures are found by who holds the code that ran: a frame does not tell."""
         holders = {}
-        for holder in gc.get_referrers(*self._free) if self._free else ():
-            if isinstance(holder, types.FunctionType) and holder.__code__ in self._free:
+        codes = {*self._free, *self._held}
+        for holder in gc.get_referrers(*codes) if codes else ():
+            if isinstance(holder, types.FunctionType) and holder.__code__ in codes:
                 holders.setdefault(holder.__code__, []).append(holder)
+        for code, known in self._held.items():
+            values = {id(value) for function in holders.get(code, ()) for value in _values_of_cells(function)}
+            for value, watch in known.values():
+                # Others were made by the step and ended with it.
+                if id(value) in values:
+                    self._changed = self._changed or watch.difference()
         for code, functions in holders.items():
+            if code not in self._free:
+                continue
             seen = self._free[code]
             cells = [_cells_of(function, seen) for function in functions]
             # Which of several closures of one function ran is told by the values alone: none has them any more if
@@ -157,6 +222,10 @@ class StateReader:
                 for name, cell in by_name.items():
                     value = seen[name] if is_known else cell.cell_contents
                     self.watch.add_cell(f"{function.__qualname__}.{name}", cell, value)
+
+
+def _values_of_cells(function):
+    return [cell.cell_contents for cell in _cells_of(function, function.__code__.co_freevars).values()]
 
 
 def _cells_of(function, names):
@@ -226,6 +295,15 @@ def _is_library(file):
     if file.startswith((_TORCH, _OURS, "<frozen")):
         return True
     return file.startswith(_LIBRARY) and not file.startswith(_PACKAGES)
+
+
+@functools.cache
+def _rebinds(code):
+    """Whether the function gives variables of its closure other values (`nonlocal`)."""
+    return any(
+        step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars
+        for step in dis.get_instructions(code)
+    )
 
 
 @functools.cache

@@ -576,6 +576,59 @@ def test_closures_of_one_decorator_keep_their_own_variables():
     assert [model(x).item(), trainer.step((x,)), trainer.step((x,))] == [expected] * 3
 
 
+class Factored(nn.Module):
+    """Multiplied by what a function gives that no test of another model has called."""
+
+    def __init__(self, factor):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(4, 4)
+        self.factor = factor
+
+    def forward(self, x):
+        return (self.layer(x) * self.factor()).sum()
+
+
+def counting():
+    count = 0
+
+    def step():
+        nonlocal count
+        count += 1
+        return count
+
+    return step
+
+
+def drawing():
+    source = np.random.default_rng(5)
+    return lambda: torch.from_numpy(source.random(4).astype("float32"))
+
+
+@pytest.mark.parametrize("make_factor", [counting, drawing])
+def test_what_a_step_changes_goes_on_as_in_eager(make_factor):
+    # Closures of the same function that have not run are there as well.
+    others = [make_factor() for _ in range(3)]
+    x = torch.randn(3, 4)
+    losses = []
+    for kind in ("eager", "ours"):
+        model = Factored(make_factor())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if kind == "ours":
+            trainer = weft.parallelize(model, optimizer, (x,))
+            losses.append([trainer.step((x,)) for _ in range(4)])
+            continue
+        losses.append([])
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = model(x)
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0] == losses[1]
+    assert len(others) == 3
+
+
 def test_a_parameter_that_lies_otherwise_in_memory_is_refused():
     """Its values would be the same, and kernels would round otherwise."""
 
