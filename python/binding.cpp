@@ -103,12 +103,16 @@ void bind_capture(py::module_& module) {
       });
   py::class_<Capture>(module, "Capture")
       .def(
-          py::init([](std::string name, bool real) {
+          py::init([](std::string name, bool real, const Capture* earlier) {
             return std::make_unique<Capture>(
-                std::move(name), real ? RecordMode::Real : RecordMode::Hollow);
+                std::move(name),
+                real ? RecordMode::Real : RecordMode::Hollow,
+                earlier);
           }),
           py::arg("name"),
-          py::arg("real") = false)
+          py::arg("real") = false,
+          py::arg("earlier") = nullptr)
+      .def("has_lasting_generators", &Capture::has_lasting_generators)
       .def(
           "record_init",
           [](Capture& capture) {

@@ -169,11 +169,12 @@ def in_order(inputs, order):
     return sorted(inputs, key=lambda item: order.get(item[0], len(order)))
 
 
-def _capture_live(model, batch, optimizer, options, tensors, order, numbers, training, is_step, values):
+def _capture_live(model, batch, optimizer, options, tensors, order, numbers, training, is_step, values, earlier=None):
+    """`earlier` is what recorded the same step just before, and found generators of random numbers that outlive it."""
     name, precision, evaluation, loss = (options[key] for key in ("name", "precision", "evaluation", "loss"))
     whole, _ = _precision(precision)
     for attempt in _ATTEMPTS:
-        taken = _weft.Capture(name, real=attempt["real"])
+        taken = _weft.Capture(name, real=attempt["real"], earlier=earlier)
         reader = StateReader(model, numbers.values(), _objects_of(batch))
         try:
             with (
@@ -196,6 +197,11 @@ def _capture_live(model, batch, optimizer, options, tensors, order, numbers, tra
             if not isinstance(error, Exception) or not _may_go_on(attempt, taken, error, model):
                 raise
             continue
+        if earlier is None and taken.has_lasting_generators():
+            reader.restore()
+            return _capture_live(
+                model, batch, optimizer, options, tensors, order, numbers, training, is_step, values, taken
+            )
         if not is_step:
             reader.restore()
         # What was converted is a copy, which the script does not see.
@@ -393,6 +399,12 @@ def _attempt(taken, function, options, precision, evaluation, batch_types, loss,
     start = time.perf_counter()
     with _says_it_traces(attempt["tracing"]) if attempt["tracing"] else contextlib.nullcontext():
         graph = _record_step(taken, model, batch, optimizer, precision, evaluation, loss, _manner(attempt))
+    if taken.has_lasting_generators():
+        # The next attempt would build another one, so that no state of it tells.
+        raise UserError(
+            "[capture] the step draws random numbers from a torch.Generator that outlives it, and whether each step "
+            "seeds it anew is not known before a second one: make the generator in forward, or draw without one"
+        )
     return Captured(graph, build_seconds, time.perf_counter() - start, attempt["real"], (taken, model, optimizer))
 
 

@@ -33,9 +33,18 @@ Place place_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-Capture::Capture(std::string name, RecordMode mode)
-    : name_(std::move(name)), recorder_(std::make_shared<Recorder>(mode)) {
+Capture::Capture(std::string name, RecordMode mode, const Capture* earlier)
+    : name_(std::move(name)),
+      recorder_(std::make_shared<Recorder>(
+          mode,
+          earlier == nullptr
+              ? std::nullopt
+              : std::optional(earlier->recorder_->script_generators()))) {
   recorder_->begin_function("init", Phase::Init);
+}
+
+bool Capture::has_lasting_generators() const {
+  return recorder_->script_generators().has_lasting();
 }
 
 std::unique_ptr<Recording> Capture::record_init() {

@@ -32,7 +32,14 @@ struct NamedTensor {
 
 class Capture {
  public:
-  Capture(std::string name, RecordMode mode);
+  // `earlier` is a capture of the same step just before this one, which found
+  // lasting generators.
+  Capture(std::string name, RecordMode mode, const Capture* earlier = nullptr);
+
+  // Whether the step has drawn random numbers from a generator of the script
+  // that outlives it: only another capture, made after this one, tells whether
+  // the step seeds it anew. To be asked when the step's Python has ended.
+  bool has_lasting_generators() const;
 
   // Records the calls of this thread into `init` / `step` while it lives.
   std::unique_ptr<Recording> record_init();

@@ -109,10 +109,11 @@ RecordingPause::~RecordingPause() {
   c10::impl::tls_set_dispatch_key_included(kRecordingKey, was_on_);
 }
 
-Recorder::Recorder(RecordMode mode)
+Recorder::Recorder(RecordMode mode, std::optional<ScriptGenerators> earlier)
     : mode_(mode),
       now_{{}, {}, make_table(now_)},
-      before_{{}, {}, make_table(before_)} {}
+      before_{{}, {}, make_table(before_)},
+      generators_before_(std::move(earlier)) {}
 
 StorageTable Recorder::make_table(Tape& tape) {
   return StorageTable(
@@ -127,6 +128,8 @@ void Recorder::begin_function(std::string name, Phase phase) {
   now_.function.name = std::move(name);
   now_.names = NameTable();
   phase_ = phase;
+  generators_ =
+      ScriptGenerators(generators_before_ ? &*generators_before_ : nullptr);
   path_of_sequence_.clear();
   known_.clear();
   read_.clear();

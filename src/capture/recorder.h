@@ -12,6 +12,7 @@
 
 #include "capture/hollow.h"
 #include "capture/op_info.h"
+#include "capture/script_generators.h"
 #include "capture/storage_table.h"
 #include "graph/graph.h"
 
@@ -41,7 +42,10 @@ struct Refusal {
 class Recorder : public StorageObserver,
                  public std::enable_shared_from_this<Recorder> {
  public:
-  explicit Recorder(RecordMode mode);
+  // `earlier` are those of a capture of the same step just before
+  // (ScriptGenerators).
+  explicit Recorder(
+      RecordMode mode, std::optional<ScriptGenerators> earlier = std::nullopt);
 
   RecordMode mode() const { return mode_; }
 
@@ -115,6 +119,8 @@ class Recorder : public StorageObserver,
   using Place = std::function<std::string()>;
   void set_place(Place place) { place_ = std::move(place); }
 
+  const ScriptGenerators& script_generators() const { return generators_; }
+
   const std::optional<Refusal>& refusal() const { return refusal_; }
   // The storage that a refusal is about, for who knows its name.
   const c10::StorageImpl* refused_storage() const { return refused_storage_; }
@@ -181,6 +187,14 @@ class Recorder : public StorageObserver,
   // where the elements cannot be read.
   bool call_by_elements(
       const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  // Runs a call that draws the same numbers in every step (ScriptGenerators),
+  // so that they are constants. Returns false of other calls.
+  bool call_with_script_numbers(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      torch::jit::Stack* stack);
+  // The elements of what such a call is given.
+  at::Tensor drawn_from(const OpInfo& info, const at::Tensor& tensor);
   void call_value_read(
       const OpInfo& info,
       const c10::OperatorHandle& op,
@@ -256,6 +270,8 @@ class Recorder : public StorageObserver,
   // Module path by autograd sequence number.
   std::unordered_map<uint64_t, std::string> path_of_sequence_;
   int64_t next_rng_ = 0;
+  std::optional<ScriptGenerators> generators_before_;
+  ScriptGenerators generators_;
 
   int64_t unnamed_ = 0;
   std::vector<Constant> constants_;

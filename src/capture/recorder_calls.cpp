@@ -97,6 +97,14 @@ void Recorder::call(
   if (current_phase() == Phase::Recompute && !forward_indexed_) {
     index_forward();
   }
+  if (call_with_script_numbers(info, op, stack)) {
+    return;
+  }
+  // Only with values does a call change the state of a generator.
+  std::optional<ScriptGenerators::DuringCall> during;
+  if (mode_ == RecordMode::Real || info.random) {
+    during.emplace(generators_);
+  }
   switch (info.kind) {
     case CallKind::Composite:
       return;

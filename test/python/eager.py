@@ -61,7 +61,8 @@ class WeftRandom(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in function.tags:
+        if torch.Tag.nondeterministic_seeded not in function.tags or kwargs.get("generator") is not None:
+            # Of a generator that the step seeds itself, the numbers are constants of the graph.
             return function(*args, **kwargs)
         assert self.next < len(self.nodes), f"{function} is no random node of the graph"
         line = self.nodes[self.next]
