@@ -359,8 +359,11 @@ at::Tensor whole_output(
       continue;
     }
     const at::Tensor other = piece_of_tensor(whole, layout, team, where);
+    // What is not a number is equal to none, and the same on all ranks.
+    const at::Tensor is_equal =
+        other.eq(mine).logical_or(other.ne(other).logical_and(mine.ne(mine)));
     WEFT_CHECK_USER(
-        other.equal(mine),
+        is_equal.all().item<bool>(),
         "rank ",
         rank,
         ": %",

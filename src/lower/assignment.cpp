@@ -205,7 +205,9 @@ std::vector<Suggestion> suggest(
       int64_t taken = 1;
       while (taken < size && !left.empty()) {
         const int64_t missing = size / taken;
-        if (left.front().size > missing && !cut_front(left, missing, mesh)) {
+        const bool is_cut_short = left.front().size > missing;
+        if (is_cut_short &&
+            (size % taken != 0 || !cut_front(left, missing, mesh))) {
           // The factor cannot be split as this is, but by the same axes.
           mine = {{size, left.front().axes}};
           left.clear();

@@ -101,7 +101,9 @@ Rule loss_backward_rule(
 
 std::vector<TensorType> loss_types(
     const ElementwiseLoss& loss, const Function& function, const Node& node) {
-  const TensorType& input = type_arg(function, node, loss.input_position);
+  // What is made of several calls starts from 1 - target, and goes on in place.
+  const TensorType& input = type_arg(
+      function, node, loss.input_position + (loss.composite ? 1 : 0));
   if (loss.reduction(node) != kNone) {
     return {make_type(input.dtype, {})};
   }
@@ -282,6 +284,7 @@ void add_loss_ops(OpTable& ops) {
        "",
        {"(f32[8, 4], f32[8, 4], none, none, 2)",
         "(f32[8, 4], f32[8, 4], f32[8, 4], f32[4], 1)",
+        "(bf16[8, 4], f32[8, 4], none, none, 1)",
         "(f32[8, 4], f32[8, 4], none, none, 0)"}}));
 }
 

@@ -170,3 +170,25 @@ def test_strides_of_dims_of_one_element_are_followed_by_plans(build, words):
     one = Step(*image_step(build, torch.float64))
     difference = one.difference(_weft.expand(one.graph, words))
     assert difference["loss"] < 1e-12 and difference["gradient"] < 1e-12
+
+
+class Regrouped(nn.Module):
+    """Six rows become three, which four parts do not divide."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        h = self.first(x).clone()
+        h.view(3, 2 * WIDTH).T[3].copy_(x.flatten()[:3])
+        return h.sin().sum()
+
+
+@pytest.mark.parametrize("words", ["data=2,micro-batches=2", "data=4", "data=3,micro-batches=2"])
+def test_rows_that_become_fewer_than_there_are_parts(words):
+    model = Regrouped().double()
+    one = Step(model, (torch.randn(6, WIDTH, dtype=torch.float64),), torch.optim.SGD(model.parameters(), lr=0.1))
+    difference = one.difference(_weft.expand(one.graph, words))
+    assert difference["loss"] < 1e-12 and difference["gradient"] < 1e-12
