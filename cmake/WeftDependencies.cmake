@@ -19,6 +19,9 @@ endif()
 find_package(Python 3.10 REQUIRED COMPONENTS ${components})
 find_package(WeftHighs 1.15 REQUIRED)
 
+# The process that plans a model of Python is started with it, where it is there.
+find_library(WEFT_JEMALLOC NAMES jemalloc libjemalloc.so.2)
+
 if(WEFT_TORCH)
   find_package(WeftTorch REQUIRED)
 

@@ -64,7 +64,7 @@ install_packages() {
         On Debian or Ubuntu: sudo apt-get update && sudo apt-get install $required${optional:+ $optional}
         Elsewhere, the same libraries by their own names. Then run this again."
     fi
-    say "going on without: $optional (faster builds and lint)"
+    say "going on without: $optional (faster builds, lint and planning)"
     return 0
   fi
   say "system packages: $required $optional"

@@ -36,10 +36,22 @@ std::vector<std::string> python_words(
           "', run_name='__main__')")};
 }
 
-// A search makes and drops many small lists. Where C's allocator keeps as many
-// at hand as there are at a time, it takes a twentieth less.
-constexpr const char* kTunables =
-    "glibc.malloc.tcache_count=60000:glibc.malloc.tcache_max=1024";
+// A search makes and drops many small lists, in several threads: with jemalloc
+// it takes a third less time. Where the build found none, glibc's allocator
+// takes a twentieth less when it keeps more of them at hand. What the user has
+// set stays.
+void choose_allocator() {
+#ifdef WEFT_JEMALLOC
+  if (::access(WEFT_JEMALLOC, R_OK) == 0) {
+    ::setenv("LD_PRELOAD", WEFT_JEMALLOC, 0);
+    return;
+  }
+#endif
+  ::setenv(
+      "GLIBC_TUNABLES",
+      "glibc.malloc.tcache_count=60000:glibc.malloc.tcache_max=1024",
+      0);
+}
 
 PythonCapture& capture_here() {
   static PythonCapture capture;
@@ -73,8 +85,7 @@ int run(const std::vector<std::string>& words) {
   if (child == 0) {
     // Nobody would wait for what it finds.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    // Unless the user has set others.
-    ::setenv("GLIBC_TUNABLES", kTunables, 0);
+    choose_allocator();
     ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
   }

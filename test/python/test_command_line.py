@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weft plan` and `weft capture` go on in the Python process that captures: nothing of that is to be seen."""
 
+import ctypes.util
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -39,6 +41,11 @@ def is_killed(batch_size=2):
 
 def ends(batch_size=2):
     os._exit(5)
+
+def tells_its_allocator(batch_size=2):
+    maps = open("/proc/self/maps").read()
+    print("jemalloc:", "libjemalloc" in maps, "preloaded:", os.environ.get("LD_PRELOAD"))
+    return step(batch_size)
 """
 
 
@@ -114,3 +121,11 @@ def test_a_process_that_ends_is_told_of(model, function, message, trace):
     told, *below = (line for line in run.stderr.splitlines() if line != "imported")
     assert told.startswith("weft: error: ") and told.endswith(message)
     assert [re.sub(r'".*", line \d+', '"FILE"', line) for line in below] == trace
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("jemalloc"), reason="jemalloc is not installed")
+def test_plans_with_a_faster_allocator_unless_the_user_has_set_one(model, tmp_path):
+    words = ("capture", f"{model}:tells_its_allocator", "-o", tmp_path / "step.graph")
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    assert "jemalloc: True" in weft(*words, env=environment).stderr
+    assert "jemalloc: False preloaded: libm.so.6" in weft(*words, env=environment | {"LD_PRELOAD": "libm.so.6"}).stderr
