@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 namespace weft {
 
 namespace {
+
+// Characters of a token in a message.
+constexpr size_t kShown = 40;
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -23,43 +26,6 @@ bool is_word_start(char c) {
 }
 
 bool is_word_char(char c) { return is_word_start(c) || is_digit(c); }
-
-// The end of the number that starts at `start`: sign, digits, fraction,
-// exponent. Equal to `start` when there is none.
-size_t number_end(std::string_view text, size_t start) {
-  const auto digits_from = [&](size_t at) {
-    while (at < text.size() && is_digit(text[at])) {
-      ++at;
-    }
-    return at;
-  };
-  size_t at = start;
-  if (at < text.size() && (text[at] == '-' || text[at] == '+')) {
-    ++at;
-  }
-  const size_t whole = digits_from(at);
-  size_t end = whole;
-  if (end < text.size() && text[end] == '.') {
-    end = digits_from(end + 1);
-    if (whole == at && end == whole + 1) {
-      return start;
-    }
-  } else if (whole == at) {
-    return start;
-  }
-  if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
-    size_t exponent = end + 1;
-    if (exponent < text.size() &&
-        (text[exponent] == '-' || text[exponent] == '+')) {
-      ++exponent;
-    }
-    const size_t exponent_end = digits_from(exponent);
-    if (exponent_end > exponent) {
-      end = exponent_end;
-    }
-  }
-  return end;
-}
 
 }  // namespace
 
@@ -145,15 +111,17 @@ std::string_view Scanner::expect_run(
 
 int64_t Scanner::expect_int() {
   const size_t start = mark();
-  bool is_integer = false;
-  int64_t integer = 0;
-  if (number_end(text_, start) == start) {
+  const std::string_view token =
+      text_.substr(start, number_length(text_.substr(start)));
+  if (token.empty()) {
     fail_expected("an integer");
   }
+  bool is_integer = false;
+  int64_t integer = 0;
   expect_number(&is_integer, &integer);
   if (!is_integer) {
     position_ = start;
-    fail_expected("an integer");
+    fail(cat("expected an integer, found ", quote(token.substr(0, kShown))));
   }
   return integer;
 }
@@ -169,30 +137,26 @@ double Scanner::expect_number(bool* is_integer, int64_t* integer) {
                              : -kInfinity;
     }
   }
-  const size_t end = number_end(text_, start);
-  if (end == start) {
+  const std::string_view token =
+      text_.substr(start, number_length(text_.substr(start)));
+  if (token.empty()) {
     fail_expected("a number");
   }
-  std::string_view token = text_.substr(start, end - start);
-  *is_integer = token.find_first_of(".eE") == std::string_view::npos;
-  if (token.front() == '+') {
-    token.remove_prefix(1);
-  }
-  double value = 0;
-  std::errc error{};
-  if (*is_integer) {
-    error =
-        std::from_chars(token.data(), token.data() + token.size(), *integer).ec;
-    value = static_cast<double>(*integer);
+  std::optional<double> value;
+  if (token.find_first_of(".eE") == std::string_view::npos) {
+    if (const std::optional<int64_t> whole = read_integer(token)) {
+      *is_integer = true;
+      *integer = *whole;
+      value = static_cast<double>(*whole);
+    }
   } else {
-    error =
-        std::from_chars(token.data(), token.data() + token.size(), value).ec;
+    value = read_number(token);
   }
-  if (error != std::errc{}) {
-    fail(cat("number out of range: ", token));
+  if (!value) {
+    fail(cat("number out of range: ", token.substr(0, kShown)));
   }
-  position_ = end;
-  return value;
+  position_ = start + token.size();
+  return *value;
 }
 
 std::string Scanner::expect_string() {
@@ -300,8 +264,7 @@ void Scanner::fail_expected(std::string_view what) {
   while (end < text_.size() && is_word_char(text_[end])) {
     ++end;
   }
-  constexpr size_t kLongest = 40;
-  const size_t length = std::min(std::max(end - start, size_t{1}), kLongest);
+  const size_t length = std::min(std::max(end - start, size_t{1}), kShown);
   fail(cat("expected ", what, ", found ", quote(text_.substr(start, length))));
 }
 

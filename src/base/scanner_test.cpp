@@ -54,7 +54,7 @@ TEST(Scanner, Integers) {
       "t:1:1: number out of range: 9223372036854775808");
   EXPECT_EQ(
       error_of("\n 1.5", expect_int),
-      "t:2:2: expected an integer, found \"1\"");
+      "t:2:2: expected an integer, found \"1.5\"");
   EXPECT_EQ(
       error_of("-", expect_int), "t:1:1: expected an integer, found \"-\"");
   EXPECT_EQ(
