@@ -2,6 +2,7 @@
 #include "graph/layout.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
@@ -53,13 +54,17 @@ std::string print(const Level& level) {
                          : cat(join(level.axes, "*"), ":", level.size);
 }
 
+int64_t parse_level_size(Scanner& scanner) {
+  return expect_integer(scanner, "the size of a level", {.least = 1});
+}
+
 Level parse_level(Scanner& scanner) {
   Level level;
   do {
     level.axes.push_back(scanner.expect_word());
   } while (scanner.take("*"));
   if (scanner.take(":")) {
-    level.size = scanner.expect_int();
+    level.size = parse_level_size(scanner);
   }
   return level;
 }
@@ -75,7 +80,7 @@ Levels parse_levels(Scanner& scanner) {
   }
   while (!scanner.take(")")) {
     if (scanner.peek() >= '0' && scanner.peek() <= '9') {
-      levels.push_back({scanner.expect_int(), {}});
+      levels.push_back({parse_level_size(scanner), {}});
     } else {
       levels.push_back(parse_level(scanner));
     }
@@ -84,12 +89,14 @@ Levels parse_levels(Scanner& scanner) {
 }
 
 void verify_levels(const Layout& layout, size_t dim, int64_t size) {
-  int64_t known = 1;
+  std::vector<int64_t> sizes;
   int open = 0;
   for (const Level& level : layout.dims[dim]) {
     open += level.size == 0 ? 1 : 0;
-    known *= level.size == 0 ? 1 : level.size;
+    sizes.push_back(level.size == 0 ? 1 : level.size);
   }
+  // More than 64 bits hold are more than any dim has.
+  const int64_t known = checked_product(sizes).value_or(0);
   WEFT_CHECK_USER(
       open <= 1,
       "[layout] ",

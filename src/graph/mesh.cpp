@@ -2,7 +2,9 @@
 #include "graph/mesh.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "graph/most_ranks.h"
 
 #include <unordered_set>
 
@@ -80,25 +82,50 @@ std::string print(const Mesh& mesh) {
   return cat("<", join(axes, ", "), ">");
 }
 
+namespace {
+
+Axis parse_axis(Scanner& scanner) {
+  Axis axis;
+  axis.name = scanner.expect_word();
+  scanner.expect("=");
+  const std::string what = cat("the size of axis ", axis.name);
+  constexpr IntegerRange kRange = {1, kMostMeshRanks};
+  axis.size = expect_integer(scanner, what, kRange);
+  if (scanner.take(":")) {
+    axis.shares.push_back(axis.size);
+    do {
+      axis.shares.push_back(
+          expect_integer(scanner, cat("a share of axis ", axis.name), kRange));
+    } while (scanner.take(":"));
+    axis.size = static_cast<int64_t>(axis.shares.size());
+  }
+  return axis;
+}
+
+}  // namespace
+
 Mesh parse_mesh(Scanner& scanner) {
   Mesh mesh;
   scanner.expect("<");
   if (scanner.take(">")) {
     return mesh;
   }
+  int64_t count = 1;
   do {
-    Axis axis;
-    axis.name = scanner.expect_word();
-    scanner.expect("=");
-    axis.size = scanner.expect_int();
-    if (scanner.take(":")) {
-      axis.shares.push_back(axis.size);
-      do {
-        axis.shares.push_back(scanner.expect_int());
-      } while (scanner.take(":"));
-      axis.size = static_cast<int64_t>(axis.shares.size());
+    const size_t mark = scanner.mark();
+    mesh.axes.push_back(parse_axis(scanner));
+    // Both are so small that their product is none too large to see.
+    count *= mesh.axes.back().size;
+    if (count > kMostMeshRanks) {
+      scanner.fail_at(
+          mark,
+          cat("with axis ",
+              mesh.axes.back().name,
+              " the mesh has ",
+              with_commas(count),
+              " points, and the most are ",
+              with_commas(kMostMeshRanks)));
     }
-    mesh.axes.push_back(axis);
   } while (scanner.take(","));
   scanner.expect(">");
   return mesh;

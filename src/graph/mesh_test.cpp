@@ -41,10 +41,13 @@ TEST(Mesh, TheLastAxisVariesFastest) {
 TEST(Mesh, ErrorsNameTheAxis) {
   EXPECT_EQ(verify_error("<a=2, a=3>"), "[mesh] two axes have the name a");
   EXPECT_EQ(
-      verify_error("<a=0>"), "[mesh] axis a must have a positive size, has 0");
+      verify_error("<a=0>"),
+      "<mesh>:1:4: the size of axis a must be a whole number, from 1 to "
+      "1,000,000, found 0");
   EXPECT_EQ(
-      verify_error("<a=4294967296, b=4294967296>"),
-      "[mesh] more ranks than 64 bits can count");
+      verify_error("<a=1000, b=1000, c=2>"),
+      "<mesh>:1:18: with axis c the mesh has 2,000,000 points, and the most "
+      "are 1,000,000");
   EXPECT_EQ(
       verify_error("<a=2"),
       "<mesh>:1:5: expected '>', found the end of the text");
@@ -52,6 +55,9 @@ TEST(Mesh, ErrorsNameTheAxis) {
       verify_error("<a=2> x"),
       "<mesh>:1:7: expected the end of the mesh, found \"x\"");
   EXPECT_THROW(verify(Mesh{{{"a b", 2}}}), UserError);
+  EXPECT_THROW(verify(Mesh{{{"a", 0}}}), UserError);
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  EXPECT_THROW(verify(Mesh{{{"a", kHuge}, {"b", 4}}}), UserError);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "graph/tensor_type.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
@@ -12,6 +13,10 @@
 namespace weft {
 
 namespace {
+
+// Of one tensor in a text. Sums over all values of a step, and over its ranks,
+// then hold in 64 bits, and each is exact as a double.
+constexpr int64_t kMostBytes = int64_t{1} << 53;
 
 std::optional<int64_t> times(std::optional<int64_t> a, int64_t b) {
   int64_t out = 0;
@@ -142,12 +147,7 @@ Dims parse_dims(
     return dims;
   }
   do {
-    const size_t at = scanner.mark();
-    const int64_t dim = scanner.expect_int();
-    if (dim < 0) {
-      scanner.fail_at(at, cat("a size or stride is negative: ", dim));
-    }
-    dims.push_back(dim);
+    dims.push_back(expect_integer(scanner, "a size or stride", {}));
   } while (scanner.take(","));
   scanner.expect(close);
   return dims;
@@ -261,9 +261,13 @@ TensorType parse_type(Scanner& scanner) {
   // The product of sizes without zeros bounds every stride and count too.
   Dims reach = type.sizes;
   std::replace(reach.begin(), reach.end(), int64_t{0}, int64_t{1});
-  if (!times(count_elements(reach), element_bytes(type.dtype)) ||
-      !count_storage_bytes(type)) {
-    scanner.fail_at(start, "the type has more bytes than 64 bits can count");
+  const auto reached = times(count_elements(reach), element_bytes(type.dtype));
+  const auto bytes = count_storage_bytes(type);
+  if (!reached || !bytes || *reached > kMostBytes || *bytes > kMostBytes) {
+    scanner.fail_at(
+        start,
+        cat("the type has more bytes than any machine: at most ",
+            human_bytes(static_cast<double>(kMostBytes))));
   }
   return type;
 }

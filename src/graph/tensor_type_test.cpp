@@ -89,16 +89,17 @@ TEST(TensorType, ErrorsSayWhatIsWrong) {
       "<type>:1:1: expected a type such as f32[8, 16], found \"g32\"");
   EXPECT_EQ(
       parse_error("f32[2, -1]"),
-      "<type>:1:8: a size or stride is negative: -1");
+      "<type>:1:8: a size or stride must be a whole number, 0 or "
+      "more, found -1");
   EXPECT_EQ(
       parse_error("f32[2]{1, 1}"),
       "<type>:1:1: a type with 1 sizes has 2 strides");
   EXPECT_EQ(
       parse_error("f32[4294967296, 4294967296]"),
-      "<type>:1:1: the type has more bytes than 64 bits can count");
+      "<type>:1:1: the type has more bytes than any machine: at most 8.00 PiB");
   EXPECT_EQ(
       parse_error("f32[2, 2]{9223372036854775807, 1}"),
-      "<type>:1:1: the type has more bytes than 64 bits can count");
+      "<type>:1:1: the type has more bytes than any machine: at most 8.00 PiB");
   EXPECT_EQ(
       parse_error("f32[2] x"),
       "<type>:1:8: expected the end of the type, found \"x\"");
