@@ -2,10 +2,11 @@
 #include "plan/parallel.h"
 
 #include "base/error.h"
+#include "base/number.h"
+#include "graph/most_ranks.h"
 #include "plan/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -13,6 +14,9 @@
 
 namespace weft {
 namespace {
+
+// Characters of a word in a message.
+constexpr size_t kShown = 40;
 
 constexpr const char* kWords =
     "data=N, tensor=N (or 2x2, 2x2x2), sequence, vocabulary=off, context=N, "
@@ -58,6 +62,20 @@ std::string joined(
 int64_t product(const std::vector<int64_t>& sizes) {
   return std::accumulate(
       sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Of the mesh; none when there are more than any mesh has.
+std::optional<int64_t> checked_rank_count(const Parallel& parallel) {
+  std::vector<int64_t> sizes = {
+      parallel.pipeline,
+      parallel.data,
+      parallel.context,
+      parallel.ulysses,
+      parallel.expert};
+  sizes.insert(sizes.end(), parallel.tensor.begin(), parallel.tensor.end());
+  sizes.insert(sizes.end(), parallel.spatial.begin(), parallel.spatial.end());
+  const std::optional<int64_t> count = checked_product(sizes);
+  return count && *count <= kMostMeshRanks ? count : std::nullopt;
 }
 
 class WordReader {
@@ -142,18 +160,20 @@ class WordReader {
   std::vector<int64_t> numbers(const Word& word, char between = 'x') const {
     std::vector<int64_t> sizes;
     for (const std::string& part : split(word.value, between)) {
-      int64_t size = 0;
-      const char* end = part.data() + part.size();
-      const auto [at, error] = std::from_chars(part.data(), end, size);
-      if (error != std::errc() || at != end || size < 1) {
+      const std::optional<int64_t> size = read_integer(part);
+      if (!size || *size < 1 || *size > kMostMeshRanks) {
         fail(
             cat(word.key,
-                " takes a number, as in ",
+                " takes a number",
+                size && *size > kMostMeshRanks
+                    ? cat(" of at most ", with_commas(kMostMeshRanks))
+                    : "",
+                ", as in ",
                 word.key,
                 "=2; found ",
-                word.has_value ? quote(word.value) : "none"));
+                word.has_value ? quote(word.value.substr(0, kShown)) : "none"));
       }
-      sizes.push_back(size);
+      sizes.push_back(*size);
     }
     return sizes;
   }
@@ -345,6 +365,12 @@ void verify(const Parallel& parallel) {
       "spatial has one to three numbers, found ",
       joined(parallel.spatial));
   WEFT_CHECK_USER(
+      checked_rank_count(parallel).has_value(),
+      print(parallel),
+      " is for more than ",
+      with_commas(kMostMeshRanks),
+      " ranks; give smaller numbers");
+  WEFT_CHECK_USER(
       parallel.zero == 0 || parallel.data > 1,
       "zero=",
       parallel.zero,
@@ -375,9 +401,9 @@ bool has_slices(const Parallel& parallel) {
 }
 
 int64_t rank_count(const Parallel& parallel) {
-  return parallel.pipeline * parallel.data * product(parallel.tensor) *
-         parallel.context * parallel.ulysses * parallel.expert *
-         product(parallel.spatial);
+  const std::optional<int64_t> count = checked_rank_count(parallel);
+  WEFT_CHECK(count, "the words were not verified: ", print(parallel));
+  return *count;
 }
 
 int64_t stage_count(const Parallel& parallel) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
+#include "graph/most_ranks.h"
 #include "plan/plan.h"
 
 #include <filesystem>
@@ -52,12 +54,10 @@ class PlanParser {
       return true;
     }
     if (scanner_.take("seats")) {
-      const size_t mark = scanner_.mark();
-      plan_.seats = scanner_.expect_int();
-      if (plan_.seats < 1) {
-        scanner_.fail_at(
-            mark, "seats is how many times an even share has room, 1 or more");
-      }
+      plan_.seats = expect_integer(
+          scanner_,
+          "seats, how many times an even share has room,",
+          {1, kMostMeshRanks});
       return true;
     }
     if (scanner_.take("schedule")) {
@@ -72,7 +72,8 @@ class PlanParser {
       return true;
     }
     if (scanner_.take("keep")) {
-      const int64_t stage = scanner_.expect_int();
+      const int64_t stage =
+          expect_integer(scanner_, "the stage of keep", {0, kMostMeshRanks});
       plan_.keeps.push_back({stage, pattern(), where});
       return true;
     }

@@ -44,6 +44,14 @@ TEST(Plan, PrintsWhatItParsed) {
   EXPECT_EQ(parse_plan(print(plan), "again"), plan);
 }
 
+TEST(Plan, HasNoMorePartsInTimeThanTheBatch) {
+  EXPECT_EQ(message_of("plan @mlp on <> in <micro=8> {}"), "no error");
+  EXPECT_EQ(
+      message_of("plan @mlp on <> in <micro=9> {}"),
+      "p:1: 'in' asks for 9 parts along micro, and no dim of the batch has "
+      "more than 8 elements; ask for fewer");
+}
+
 TEST(Plan, StarsMatchAnyRun) {
   EXPECT_TRUE(matches("blocks.*/mm", "blocks.12/mm"));
   EXPECT_TRUE(matches("*", ""));

@@ -100,6 +100,7 @@ class PlanVerifier {
             plan_.time.axes.front().name == kMicroAxis,
         start(plan_.where),
         "'in' has slices of micro-batches: write <micro=N, slice=N>");
+    check_parts_in_time();
     check_stages();
     verify_schedule(plan_);
     check_shared_positions();
@@ -120,6 +121,31 @@ class PlanVerifier {
         print(decision),
         value == decision.pattern ? "" : cat(" (for %", value, ")"),
         ": ");
+  }
+
+  // A part that nothing of the batch can be cut into would be the whole step
+  // once more. A step without a batch, an update by itself, has none.
+  void check_parts_in_time() const {
+    std::optional<int64_t> most;
+    for (const Input& input : step_.inputs) {
+      if (input.kind == InputKind::Batch) {
+        for (const int64_t size : step_[input.value].type.sizes) {
+          most = std::max(most.value_or(1), size);
+        }
+      }
+    }
+    for (const Axis& axis : plan_.time.axes) {
+      WEFT_CHECK_USER(
+          !most || axis.size <= *most,
+          start(plan_.where),
+          "'in' asks for ",
+          axis.size,
+          " parts along ",
+          axis.name,
+          ", and no dim of the batch has more than ",
+          *most,
+          " elements; ask for fewer");
+    }
   }
 
   std::vector<std::string> made_in_forward() const {

@@ -309,7 +309,7 @@ TEST(PipelineSchedule, MessagesOfTexts) {
   const std::string head = "schedule @x {\n  stages 2\n  micro_batches 2\n";
   EXPECT_EQ(
       parse_message("schedule @x { stages 0"),
-      "s:1:22: stages is from 1 to 1,000,000, found 0");
+      "s:1:22: stages must be a whole number, from 1 to 1,000,000, found 0");
   EXPECT_EQ(
       parse_message(head + "  1: F0 }"),
       "s:4:3: expected the line of position 0, found that of 1; positions "

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "graph/graph.h"
 #include "plan/schedule.h"
-
-#include <charconv>
 
 namespace weft {
 namespace {
@@ -58,18 +57,7 @@ class ScheduleParser {
   }
 
   int64_t size(std::string_view what) {
-    const size_t mark = scanner_.mark();
-    const int64_t found = scanner_.expect_int();
-    if (found < 1 || found > kMostOfEach) {
-      scanner_.fail_at(
-          mark,
-          cat(what,
-              " is from 1 to ",
-              with_commas(kMostOfEach),
-              ", found ",
-              found));
-    }
-    return found;
+    return expect_integer(scanner_, what, {1, kMostOfEach});
   }
 
   void take_position() {
@@ -146,14 +134,11 @@ class ScheduleParser {
 
   int64_t number(
       std::string_view& rest, size_t mark, const std::string& token) {
-    int64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (error != std::errc{} || value < 0) {
+    const std::optional<int64_t> value = take_integer(rest);
+    if (!value || *value < 0) {
       fail_form(mark, token);
     }
-    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
-    return value;
+    return *value;
   }
 
   void take(

@@ -40,9 +40,6 @@ std::vector<Stuck> walk(
 
 namespace {
 
-// More than any pipeline has; keeps a slip of the pen from taking all memory.
-constexpr int64_t kMostPairs = int64_t{1} << 24;
-
 class ScheduleVerifier {
  public:
   explicit ScheduleVerifier(const Schedule& schedule)

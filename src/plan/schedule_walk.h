@@ -10,6 +10,10 @@
 
 namespace weft {
 
+// Of a stage and a part: more than any pipeline has. Keeps a slip of the pen
+// from taking all memory.
+inline constexpr int64_t kMostPairs = int64_t{1} << 24;
+
 // A value for every unit that the schedule's sizes allow.
 template <typename T>
 class UnitTable {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedules that have a name: one line of recipes() each.
 #include "base/error.h"
+#include "base/number.h"
 #include "plan/schedule_recipe.h"
+#include "plan/schedule_walk.h"
 
 #include <algorithm>
 #include <limits>
@@ -73,6 +75,18 @@ void check_shape(const Recipe& recipe, const ScheduleShape& shape) {
         " are at least 1, found ",
         size);
   }
+  WEFT_CHECK_USER(
+      checked_product({stages, micro_batches, slices})
+              .value_or(std::numeric_limits<int64_t>::max()) <= kMostPairs,
+      "schedule ",
+      recipe.name,
+      ": ",
+      stages,
+      " stages of ",
+      micro_batches,
+      " x ",
+      slices,
+      " parts are more units than can be played through; take fewer parts");
   const auto fail = [&](const std::string& needs, const std::string& take) {
     throw UserError(
         cat("schedule ",
