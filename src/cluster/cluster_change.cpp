@@ -2,11 +2,14 @@
 #include "cluster/cluster_change.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "graph/most_ranks.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace weft {
 namespace {
@@ -30,15 +33,11 @@ ClusterChange parse_change(std::string_view text) {
             join(known, ", "),
             ", as in bandwidth=2x"));
   }
-  const std::string_view value =
+  std::string_view value =
       equals == std::string_view::npos ? "" : text.substr(equals + 1);
-  double times = 0;
-  const char* end = value.data() + value.size();
-  const auto [at, error] = std::from_chars(value.data(), end, times);
+  const double times = take_number(value).value_or(0);
   WEFT_CHECK_USER(
-      error == std::errc() &&
-          std::string_view(at, static_cast<size_t>(end - at)) == "x" &&
-          std::isfinite(times) && times > 0,
+      value == "x" && times > 0,
       word,
       " is changed by a factor, as in ",
       word,
@@ -73,7 +72,7 @@ int64_t times_count(
     int64_t count, const ClusterChange& change, const std::string& of) {
   const double wanted = static_cast<double>(count) * change.times;
   WEFT_CHECK_USER(
-      wanted >= 1 && wanted == std::floor(wanted) && wanted < 1e9,
+      wanted >= 1 && wanted == std::floor(wanted) && wanted <= kMostMeshRanks,
       print(change),
       " of ",
       count,
@@ -194,8 +193,17 @@ Cluster changed(Cluster cluster, const ClusterChange& change) {
       break;
     case ClusterFigure::Memory:
       each_device(cluster, [&](Device& device) {
-        device.memory_bytes = static_cast<int64_t>(
-            static_cast<double>(device.memory_bytes) * times);
+        const double wanted = static_cast<double>(device.memory_bytes) * times;
+        const std::optional<int64_t> bytes = to_integer(wanted);
+        WEFT_CHECK_USER(
+            bytes && *bytes > 0,
+            print(change),
+            " of ",
+            device.memory_bytes,
+            " bytes is ",
+            print_double(wanted),
+            "; take a factor that gives memory a machine can have");
+        device.memory_bytes = *bytes;
       });
       break;
     case ClusterFigure::MemoryRate:

@@ -192,8 +192,7 @@ TEST(Cluster, MessagesSayWhereAndWhat) {
   text.replace(text.find("4e+10"), 5, "-1.0");
   EXPECT_EQ(
       message_of(text),
-      "c: cluster @pod: flops_per_second of cpu must be a positive number, not "
-      "-1.0");
+      "c:3:26: flops_per_second must be a number above 0, found -1.0");
   text = kWorld;
   text.replace(text.find("efficiency memory"), 17, "efficiency thought");
   EXPECT_EQ(

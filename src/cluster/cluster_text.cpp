@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
+#include "graph/most_ranks.h"
 
 #include <algorithm>
 #include <string>
@@ -134,6 +136,13 @@ std::string print(const Cluster& cluster) {
 
 namespace {
 
+// What numbers may be, far beyond any machine, so that sums and products of
+// them are exact.
+constexpr IntegerRange kBytes = {1, int64_t{1} << 60};
+constexpr IntegerRange kCount = {0, 1'000'000'000};
+constexpr IntegerRange kSide = {1, 1'000'000};
+constexpr IntegerRange kDevices = {1, kMostMeshRanks};
+
 class Parser {
  public:
   Parser(std::string_view text, const std::string& source)
@@ -152,7 +161,7 @@ class Parser {
     while (scanner_.take("tier")) {
       MemoryTier tier;
       tier.name = scanner_.expect_word();
-      tier.memory_bytes = int_field("memory_bytes");
+      tier.memory_bytes = int_field("memory_bytes", kBytes);
       if (scanner_.looking_at("read_bytes_per_second")) {
         tier.read_bytes_per_second = double_field("read_bytes_per_second");
       }
@@ -192,26 +201,33 @@ class Parser {
         "or 'device', 'tier', 'group' or the end");
   }
 
-  double number() {
-    bool is_integer = false;
-    int64_t integer = 0;
-    return scanner_.expect_number(&is_integer, &integer);
-  }
-
-  double value() {
+  double value(std::string_view what, NumberRange range) {
     scanner_.expect("=");
-    return number();
+    return expect_number(scanner_, what, range);
   }
 
+  double rate_field(std::string_view name) {
+    scanner_.expect(name);
+    return value(name, NumberRange::Positive);
+  }
+
+  // Seconds, and what else may be 0.
   double double_field(std::string_view name) {
     scanner_.expect(name);
-    return value();
+    return value(name, NumberRange::NotNegative);
   }
 
-  int64_t int_field(std::string_view name) {
+  int64_t int_field(std::string_view name, const IntegerRange& range) {
     scanner_.expect(name);
     scanner_.expect("=");
-    return scanner_.expect_int();
+    return expect_integer(scanner_, name, range);
+  }
+
+  // A point of a curve, after the name of what it is about.
+  std::pair<double, double> size_and_share() {
+    const double size =
+        expect_number(scanner_, "a size", NumberRange::Positive);
+    return {size, value("an efficiency", NumberRange::Positive)};
   }
 
   Rate rate() {
@@ -221,7 +237,7 @@ class Parser {
     if (!known) {
       scanner_.fail_at(mark, cat("unknown element type ", quote(dtype)));
     }
-    return {*known, value()};
+    return {*known, value("flops_per_second", NumberRange::Positive)};
   }
 
   // One point, into the curve of its work.
@@ -245,8 +261,7 @@ class Parser {
         device.efficiencies.back().work != *work) {
       device.efficiencies.push_back({*work, {}});
     }
-    const double size = number();
-    device.efficiencies.back().points.emplace_back(size, value());
+    device.efficiencies.back().points.push_back(size_and_share());
   }
 
   void point(Link& link) {
@@ -268,8 +283,7 @@ class Parser {
         link.efficiencies.back().transfer != word) {
       link.efficiencies.push_back({word, {}});
     }
-    const double size = number();
-    link.efficiencies.back().points.emplace_back(size, value());
+    link.efficiencies.back().points.push_back(size_and_share());
   }
 
   Device device() {
@@ -278,25 +292,25 @@ class Parser {
     while (scanner_.take("flops_per_second")) {
       device.rates.push_back(rate());
     }
-    device.memory_bytes = int_field("memory_bytes");
-    device.memory_bytes_per_second = double_field("memory_bytes_per_second");
+    device.memory_bytes = int_field("memory_bytes", kBytes);
+    device.memory_bytes_per_second = rate_field("memory_bytes_per_second");
     device.call_seconds = double_field("call_seconds");
     if (scanner_.looking_at("launch_seconds")) {
       device.launch_seconds = double_field("launch_seconds");
-      device.run_ahead_calls = int_field("run_ahead_calls");
+      device.run_ahead_calls = int_field("run_ahead_calls", kCount);
     }
     if (scanner_.looking_at("price_per_hour")) {
       device.price_per_hour = double_field("price_per_hour");
     }
     if (scanner_.looking_at("units")) {
-      device.units = int_field("units");
+      device.units = int_field("units", kCount);
     }
     while (scanner_.take("tile")) {
       Tile tile;
-      tile.rows = scanner_.expect_int();
+      tile.rows = expect_integer(scanner_, "rows of a tile", kSide);
       scanner_.expect("x");
-      tile.columns = scanner_.expect_int();
-      tile.efficiency = value();
+      tile.columns = expect_integer(scanner_, "columns of a tile", kSide);
+      tile.efficiency = value("an efficiency", NumberRange::Positive);
       device.tiles.push_back(tile);
     }
     if (scanner_.looking_at("ramp_depth")) {
@@ -311,7 +325,7 @@ class Parser {
   Link link() {
     Link link;
     link.latency_seconds = double_field("latency_seconds");
-    link.bytes_per_second = double_field("bytes_per_second");
+    link.bytes_per_second = rate_field("bytes_per_second");
     if (scanner_.looking_at("start_seconds")) {
       link.start_seconds = double_field("start_seconds");
     }
@@ -319,7 +333,7 @@ class Parser {
       link.device_share = double_field("device_share");
     }
     if (scanner_.looking_at("devices_per_link")) {
-      link.devices_per_link = int_field("devices_per_link");
+      link.devices_per_link = int_field("devices_per_link", kDevices);
     }
     while (scanner_.take("efficiency")) {
       point(link);
@@ -330,7 +344,7 @@ class Parser {
   // What a group may be made of: what stands before it.
   Member member(const Cluster& cluster, const std::string& of_group) {
     Member member;
-    member.count = scanner_.expect_int();
+    member.count = expect_integer(scanner_, "a count of members", kDevices);
     scanner_.expect("x");
     const size_t mark = scanner_.mark();
     member.name = scanner_.expect_word();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
+#include "graph/most_ranks.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace weft {
@@ -29,6 +32,7 @@ class Verifier {
     }
     for (size_t i = 0; i < cluster_.groups.size(); ++i) {
       check_group(i);
+      check_device_count(i);
     }
     check(
         cluster_.other_devices.empty() || !cluster_.groups.empty(),
@@ -222,8 +226,35 @@ class Verifier {
     }
   }
 
+  // Those before it have been counted.
+  void check_device_count(size_t number) {
+    const Group& group = cluster_.groups[number];
+    const std::string before =
+        number == 0 ? cluster_.device.name : cluster_.groups[number - 1].name;
+    std::vector<Member> members = {
+        {group.member.empty() ? before : group.member, group.count}};
+    members.insert(members.end(), group.others.begin(), group.others.end());
+    int64_t devices = 0;
+    for (const Member& member : members) {
+      const auto inner = devices_in_.find(member.name);
+      const auto more = checked_product(
+          {member.count, inner == devices_in_.end() ? 1 : inner->second});
+      check(
+          more && *more <= kMostMeshRanks - devices,
+          "group ",
+          group.name,
+          " has more than ",
+          with_commas(kMostMeshRanks),
+          " devices");
+      devices += *more;
+    }
+    devices_in_[group.name] = devices;
+  }
+
   const Cluster& cluster_;
   std::set<std::string> names_;
+  // By the name of a group.
+  std::map<std::string, int64_t> devices_in_;
 };
 
 }  // namespace

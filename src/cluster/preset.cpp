@@ -12,10 +12,10 @@
 // reached was learnt from measured A100 runs (docs/cluster.md, decision 0019)
 // and taken over for the others, of which nobody has measured enough.
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
 
-#include <charconv>
 #include <filesystem>
 
 namespace weft {
@@ -187,13 +187,8 @@ const Known& find_named(
 }
 
 std::optional<int64_t> parse_count(std::string_view text) {
-  int64_t count = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc{} || end != text.data() + text.size() || count < 1) {
-    return std::nullopt;
-  }
-  return count;
+  const std::optional<int64_t> count = read_integer(text);
+  return count && *count >= 1 ? count : std::nullopt;
 }
 
 // "A100-80G" as a word of the text form.
