@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "graph/function_text.h"
+#include "graph/most_ranks.h"
 #include "program/program.h"
 #include "program/transfer.h"
 
@@ -135,7 +137,7 @@ class BlockParser {
     lines_.begin(lines_.at_name());
     scanner_.expect("ranks");
     const size_t mark = scanner_.mark();
-    block.first_rank = scanner_.expect_int();
+    block.first_rank = rank("the first rank");
     try {
       mesh_ =
           whole_mesh(team_of(program_, block.first_rank).mesh, program_.time);
@@ -143,7 +145,7 @@ class BlockParser {
       scanner_.fail_at(mark, error.what());
     }
     scanner_.expect("to");
-    block.last_rank = scanner_.expect_int();
+    block.last_rank = rank("the last rank");
     scanner_.expect("{");
     while (scanner_.take("input")) {
       lines_.input();
@@ -174,9 +176,9 @@ class BlockParser {
       block->scratch.emplace_back();
       if (scanner_.take("scratch")) {
         scanner_.expect("(");
-        block->scratch.back().offset = scanner_.expect_int();
+        block->scratch.back().offset = bytes("an offset");
         scanner_.expect(",");
-        block->scratch.back().bytes = scanner_.expect_int();
+        block->scratch.back().bytes = bytes("scratch");
         scanner_.expect(")");
       }
     } else if (scanner_.take("start")) {
@@ -196,6 +198,16 @@ class BlockParser {
     }
   }
 
+  int64_t rank(std::string_view what) {
+    return expect_integer(scanner_, what, {0, kMostMeshRanks});
+  }
+
+  // In an arena: sums of an offset and a size hold in 64 bits.
+  int64_t bytes(std::string_view what) {
+    constexpr IntegerRange kRange = {0, int64_t{1} << 60};
+    return expect_integer(scanner_, what, kRange);
+  }
+
   template <typename Item>
   void list_of(size_t count, Item&& item) {
     for (size_t i = 0; i < count; ++i) {
@@ -212,7 +224,7 @@ class BlockParser {
     list_of(count, [&] { block->layouts.push_back(parse_layout(scanner_)); });
     block->parts.resize(
         block->layouts.size(),
-        scanner_.take("part") ? scanner_.expect_int() : 0);
+        scanner_.take("part") ? expect_integer(scanner_, "a part", {}) : 0);
     if (scanner_.take("overwrites")) {
       scanner_.expect("(");
       list_of(count, [&] {
@@ -229,8 +241,7 @@ class BlockParser {
     if (scanner_.take("offset")) {
       scanner_.expect("(");
       list_of(count, [&] {
-        block->offsets.push_back(
-            scanner_.take("-") ? -1 : scanner_.expect_int());
+        block->offsets.push_back(scanner_.take("-") ? -1 : bytes("an offset"));
       });
       scanner_.expect(")");
     }
@@ -263,7 +274,7 @@ class BlockParser {
           lines_.define(names.front(), parse_type(scanner_)));
       places(block, 1);
       scanner_.expect("from");
-      start.peer = scanner_.expect_int();
+      start.peer = rank("the rank that sends");
       return start;
     }
     scanner_.expect("(");
@@ -310,7 +321,7 @@ class BlockParser {
     }
     scanner_.expect("to");
     if (start->kind == TransferKind::Send) {
-      start->peer = scanner_.expect_int();
+      start->peer = rank("the rank that receives");
     } else if (scanner_.take(name(Tier::Host))) {
       start->to = Tier::Host;
     } else {

@@ -2,7 +2,9 @@
 #include "program/timeline.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "graph/graph.h"
+#include "graph/most_ranks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -127,10 +129,8 @@ std::string print(const Timeline& timeline) {
 
 Timeline parse_timeline(std::string_view text, const std::string& source) {
   Scanner scanner(text, source);
-  const auto expect_double = [&scanner] {
-    bool is_integer = false;
-    int64_t integer = 0;
-    return scanner.expect_number(&is_integer, &integer);
+  const auto expect_seconds = [&scanner](std::string_view what) {
+    return expect_number(scanner, what, NumberRange::NotNegative);
   };
   Timeline timeline;
   scanner.expect("timeline");
@@ -138,7 +138,7 @@ Timeline parse_timeline(std::string_view text, const std::string& source) {
   timeline.program = scanner.expect_run(is_name_char, "the name of a program");
   while (!scanner.at_end()) {
     Event event;
-    event.rank = scanner.expect_int();
+    event.rank = expect_integer(scanner, "a rank", {0, kMostMeshRanks});
     if (scanner.take("compute")) {
       event.stream = Stream::Compute;
     } else if (scanner.take("communication")) {
@@ -146,11 +146,12 @@ Timeline parse_timeline(std::string_view text, const std::string& source) {
     } else {
       scanner.fail_expected("'compute' or 'communication'");
     }
-    event.instruction = scanner.expect_int();
-    event.start_seconds = expect_double();
-    event.end_seconds = expect_double();
+    event.instruction =
+        expect_integer(scanner, "the number of an instruction", {});
+    event.start_seconds = expect_seconds("when it starts");
+    event.end_seconds = expect_seconds("when it ends");
     scanner.expect("live");
-    event.live_bytes = scanner.expect_int();
+    event.live_bytes = expect_integer(scanner, "live bytes", {});
     event.label = scanner.expect_string();
     timeline.events.push_back(std::move(event));
   }
