@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "graph/most_ranks.h"
 #include "simulate/gpt_run.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 namespace weft {
 namespace {
 
+// Beyond any model and machine. What is made for each layer, stage and part
+// then has room, and the checks of products see no overflow.
+constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostSize = 1'000'000'000;
+constexpr int64_t kMostUnits = 10'000'000;
+
 struct Column {
   std::string_view name;
   int64_t GptRun::*field;
   bool is_needed;
+  int64_t most;
 };
 
 constexpr Column kColumns[] = {
-    {"global_batch", &GptRun::global_batch, true},
-    {"micro_batch", &GptRun::micro_batch, true},
-    {"hidden", &GptRun::hidden, true},
-    {"heads", &GptRun::heads, true},
-    {"layers", &GptRun::layers, true},
-    {"sequence", &GptRun::sequence, true},
-    {"tensor", &GptRun::tensor, true},
-    {"data", &GptRun::data, true},
-    {"pipeline", &GptRun::pipeline, true},
-    {"vocabulary", &GptRun::vocabulary, false},
-    {"stages_per_position", &GptRun::stages_per_position, false},
+    {"global_batch", &GptRun::global_batch, true, kMostSize},
+    {"micro_batch", &GptRun::micro_batch, true, kMostSize},
+    {"hidden", &GptRun::hidden, true, kMostSize},
+    {"heads", &GptRun::heads, true, kMostSize},
+    {"layers", &GptRun::layers, true, kMostLayers},
+    {"sequence", &GptRun::sequence, true, kMostSize},
+    {"tensor", &GptRun::tensor, true, kMostMeshRanks},
+    {"data", &GptRun::data, true, kMostMeshRanks},
+    {"pipeline", &GptRun::pipeline, true, kMostMeshRanks},
+    {"vocabulary", &GptRun::vocabulary, false, kMostSize},
+    {"stages_per_position", &GptRun::stages_per_position, false, kMostLayers},
 };
 
 std::string trimmed(std::string text) {
@@ -37,20 +45,36 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-double number_of(const std::string& text, const std::string& where) {
-  double value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  WEFT_CHECK_USER(
-      error == std::errc{} && end == text.data() + text.size() && value > 0,
-      where,
-      " must be a number above 0, found ",
-      quote(text));
-  return value;
-}
-
 // Cells by the name of their column.
 using Cells = std::map<std::string, std::string>;
+
+// What its calls count in bytes and multiply-adds, and what its schedule has
+// for every stage and micro-batch.
+void check_size(const GptRun& run, const std::string& where) {
+  // The largest number that one of these is multiplied by.
+  constexpr int64_t kRoom = 1000;
+  const int64_t columns = std::max(run.hidden, run.vocabulary);
+  for (const auto& size :
+       {checked_product(
+            {run.micro_batch, run.sequence, run.hidden, columns, kRoom}),
+        checked_product(
+            {run.micro_batch, run.sequence, run.sequence, run.hidden, kRoom}),
+        checked_product(
+            {run.layers, run.hidden, run.hidden + run.vocabulary, kRoom})}) {
+    WEFT_CHECK_USER(
+        size.has_value(),
+        where,
+        ": a step of so many tokens, of such a size, is more than can be "
+        "counted: give smaller numbers");
+  }
+  const auto units =
+      checked_product({run.layers, run.global_batch / run.micro_batch});
+  WEFT_CHECK_USER(
+      units && *units <= kMostUnits * run.data,
+      where,
+      ": a pipeline with so many micro-batches is more than can be played "
+      "through: give a smaller global_batch, or a larger micro_batch");
+}
 
 void check_run(
     const GptRun& run, const Cells& cells, const std::string& where) {
@@ -58,6 +82,13 @@ void check_run(
     WEFT_CHECK_USER(
         whole % part == 0, where, ": ", what, ": ", part, " and ", whole);
   };
+  WEFT_CHECK_USER(
+      checked_product({run.tensor, run.data, run.pipeline})
+              .value_or(kMostMeshRanks + 1) <= kMostMeshRanks,
+      where,
+      ": tensor x data x pipeline is more than ",
+      with_commas(kMostMeshRanks),
+      " ranks");
   divides(
       run.data * run.micro_batch,
       run.global_batch,
@@ -68,11 +99,13 @@ void check_run(
       "pipeline x stages_per_position must divide layers");
   divides(run.tensor, run.heads, "tensor must divide heads");
   divides(run.heads, run.hidden, "heads must divide hidden");
+  check_size(run, where);
   const auto gpus = cells.find("gpus");
   if (gpus != cells.end()) {
     WEFT_CHECK_USER(
-        number_of(gpus->second, cat(where, ": gpus")) ==
-            static_cast<double>(rank_count(run)),
+        expect_integer(
+            gpus->second, cat(where, ": gpus"), {1, kMostMeshRanks}) ==
+            rank_count(run),
         where,
         ": gpus is ",
         gpus->second,
@@ -86,14 +119,16 @@ GptRun parse_run(const Cells& cells, const std::string& where) {
   for (const Column& column : kColumns) {
     const auto cell = cells.find(std::string(column.name));
     if (cell != cells.end()) {
-      run.*column.field = static_cast<int64_t>(
-          number_of(cell->second, cat(where, ": ", column.name)));
+      run.*column.field = expect_integer(
+          cell->second, cat(where, ": ", column.name), {1, column.most});
     }
   }
   const auto measured = cells.find("iteration_ms");
   if (measured != cells.end()) {
-    run.measured_seconds =
-        1e-3 * number_of(measured->second, cat(where, ": iteration_ms"));
+    run.measured_seconds = 1e-3 * expect_number(
+                                      measured->second,
+                                      cat(where, ": iteration_ms"),
+                                      NumberRange::Positive);
   }
   check_run(run, cells, where);
   return run;
