@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint_folder.h"
 
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 namespace weft {
@@ -22,13 +23,13 @@ std::optional<CheckpointName> parse_name(const fs::path& path) {
   }
   CheckpointName result;
   result.path = path.string();
-  const char* end = name.data() + name.size();
-  const auto number =
-      std::from_chars(name.data() + kPrefix.size(), end, result.step);
-  if (number.ec != std::errc() || result.step < 0) {
+  std::string_view rest = std::string_view(name).substr(kPrefix.size());
+  const std::optional<int64_t> step = take_integer(rest);
+  if (!step || *step < 0) {
     return std::nullopt;
   }
-  result.suffix = std::string(number.ptr, end);
+  result.step = *step;
+  result.suffix = std::string(rest);
   if (!result.suffix.empty() && result.suffix != kPartialSuffix &&
       result.suffix != kDeletedSuffix) {
     return std::nullopt;

@@ -2,10 +2,11 @@
 #include "checkpoint/checkpoint_index.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -27,14 +28,10 @@ std::string print_checksum(uint64_t checksum) {
 }
 
 uint64_t parse_checksum(const std::string& text) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value, 16);
+  const std::optional<uint64_t> value = read_hexadecimal(text);
   WEFT_CHECK_USER(
-      text.size() == 16 && result.ec == std::errc() && result.ptr == end,
-      "a checksum is ",
-      quote(text));
-  return value;
+      text.size() == 16 && value, "a checksum is ", quote(text.substr(0, 40)));
+  return *value;
 }
 
 uint64_t checksum_of_text(const std::string& text) {

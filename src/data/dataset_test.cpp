@@ -279,7 +279,7 @@ TEST(ArrayDataset, Mistakes) {
       "it is cut short: its elements take 16 bytes and 15 are there"));
   EXPECT_TRUE(contains(
       error("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2), }", 16),
-      "its shape is not one of an array"));
+      "a size of the shape must be a whole number, 0 or more, found -1"));
   EXPECT_TRUE(contains(
       error("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 2), }", 0),
       "no whole sample"));

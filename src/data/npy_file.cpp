@@ -2,6 +2,7 @@
 #include "data/npy_file.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <array>
 #include <cstring>
@@ -78,7 +79,8 @@ Header parse_header(std::string_view text) {
     } else if (key == "shape") {
       scanner.expect("(");
       while (!scanner.take(")")) {
-        header.sizes.push_back(scanner.expect_int());
+        header.sizes.push_back(
+            expect_integer(scanner, "a size of the shape", {}));
         scanner.take(",");
       }
     } else {

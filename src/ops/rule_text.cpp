@@ -2,9 +2,11 @@
 #include "ops/rule_text.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <array>
 #include <cctype>
+#include <optional>
 #include <utility>
 
 namespace weft {
@@ -108,7 +110,9 @@ class Parser {
       if (mark == ':') {
         factor.combine = parse_combine();
       } else if (mark == '=') {
-        factor.size = std::stoll(parse_word());
+        const std::optional<int64_t> size = read_integer(parse_word());
+        check(size.has_value(), "expected a size");
+        factor.size = *size;
       }
     }
     return factor;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profile/layer_names.h"
 
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
@@ -92,19 +92,10 @@ std::vector<std::string> own_parts(
   return parts;
 }
 
-std::optional<int64_t> number(std::string_view text) {
-  int64_t value = 0;
-  const auto end = std::from_chars(text.begin(), text.end(), value);
-  if (text.empty() || end.ec != std::errc{} || end.ptr != text.end()) {
-    return std::nullopt;
-  }
-  return value;
-}
-
 bool is_counting(const std::vector<std::string>& parts) {
-  const std::optional<int64_t> first = number(parts.front());
+  const std::optional<int64_t> first = read_integer(parts.front());
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!first || number(parts[i]) != *first + static_cast<int64_t>(i)) {
+    if (!first || read_integer(parts[i]) != *first + static_cast<int64_t>(i)) {
       return false;
     }
   }

@@ -2,6 +2,7 @@
 #include "search/nearest.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "profile/text_table.h"
 
@@ -233,7 +234,7 @@ std::string why_no_mesh(
   // So many rows go into any mesh and its micro-batches.
   const auto micro = limits.fixed.find("micro-batches");
   const int64_t times =
-      micro == limits.fixed.end() ? 1 : std::stoll(micro->second);
+      micro == limits.fixed.end() ? 1 : read_integer(micro->second).value();
   std::set<int64_t> near;
   for (const Candidate& candidate :
        candidates(ranks, ranks_a_node, ranks * times, limits)) {

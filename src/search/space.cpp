@@ -2,12 +2,14 @@
 #include "search/space.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "graph/most_ranks.h"
 #include "plan/schedule.h"
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
+#include <limits>
 #include <optional>
 
 namespace weft {
@@ -41,13 +43,9 @@ void check_word(std::string_view key) {
 }
 
 std::optional<int64_t> number(const std::string& text) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end || value < 0) {
-    return std::nullopt;
-  }
-  return value;
+  const std::optional<int64_t> value = read_integer(text);
+  return value && *value >= 0 && *value <= kMostMeshRanks ? value
+                                                          : std::nullopt;
 }
 
 std::vector<int64_t> divisors(int64_t of) {
@@ -369,7 +367,8 @@ void verify(const SearchLimits& limits, int64_t ranks) {
     const bool is_axis = key == "data" || key == "tensor" || key == "context" ||
                          key == "expert" || key == "pipeline";
     if (is_axis) {
-      product *= *number(value);
+      product = checked_product({product, *number(value)})
+                    .value_or(std::numeric_limits<int64_t>::max());
       sizes.push_back(cat(key, "=", value));
     }
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "train/metrics.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -40,13 +40,8 @@ std::optional<int64_t> step_of(std::string_view line) {
     return std::nullopt;
   }
   line.remove_prefix(kBegin.size());
-  int64_t step = 0;
-  const auto [end, error] =
-      std::from_chars(line.data(), line.data() + line.size(), step);
-  if (error != std::errc{} || (*end != ',' && *end != '}')) {
-    return std::nullopt;
-  }
-  return step;
+  const std::optional<int64_t> step = take_integer(line);
+  return line.starts_with(',') || line.starts_with('}') ? step : std::nullopt;
 }
 
 // The lines that stay.

@@ -2,6 +2,7 @@
 #include "train/loss_scale.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <cmath>
@@ -57,17 +58,11 @@ void LossScale::restore(std::string_view text, const std::string& source) {
   Scanner scanner(text, source);
   scanner.expect("scale");
   scanner.expect("=");
-  const size_t mark = scanner.mark();
-  bool is_integer = false;
-  int64_t integer = 0;
-  const double number = scanner.expect_number(&is_integer, &integer);
-  const double scale = is_integer ? static_cast<double>(integer) : number;
-  if (!(scale > 0) || !std::isfinite(scale)) {
-    scanner.fail_at(mark, "a loss scale is a positive number");
-  }
+  const double scale =
+      expect_number(scanner, "a loss scale", NumberRange::Positive);
   scanner.expect("good_steps");
   scanner.expect("=");
-  good_steps_ = scanner.expect_int();
+  good_steps_ = expect_integer(scanner, "good_steps", {});
   scale_ = scale;
 }
 

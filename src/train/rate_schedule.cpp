@@ -2,6 +2,7 @@
 #include "train/rate_schedule.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <cmath>
@@ -33,21 +34,14 @@ Curve parse_curve(Scanner& scanner) {
 }
 
 int64_t expect_count(Scanner& scanner) {
-  const size_t mark = scanner.mark();
-  const int64_t count = scanner.expect_int();
-  if (count < 0) {
-    scanner.fail_at(mark, "a number of steps cannot be negative");
-  }
-  return count;
+  return expect_integer(scanner, "a number of steps", {});
 }
 
 double expect_floor(Scanner& scanner) {
   const size_t mark = scanner.mark();
-  bool is_integer = false;
-  int64_t integer = 0;
-  double floor = scanner.expect_number(&is_integer, &integer);
-  floor = is_integer ? static_cast<double>(integer) : floor;
-  if (!(floor >= 0 && floor <= 1)) {
+  const double floor =
+      expect_number(scanner, "a floor", NumberRange::NotNegative);
+  if (floor > 1) {
     scanner.fail_at(mark, "a floor is between 0 and 1");
   }
   return floor;
