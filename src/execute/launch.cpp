@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "execute/process.h"
+#include "execute/rank_room.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -27,6 +28,9 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// A process that a signal ended has this and the signal's number as its status.
+constexpr int kSignalStatus = 128;
 
 c10::intrusive_ptr<c10d::TCPStore> keep_store() {
   c10d::TCPStoreOptions options;
@@ -108,9 +112,12 @@ class HeldSignals {
  public:
   HeldSignals() {
     sigemptyset(&held_);
-    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) {
+    sigemptyset(&stops_);
+    for (const int signal : {SIGINT, SIGTERM}) {
+      sigaddset(&stops_, signal);
       sigaddset(&held_, signal);
     }
+    sigaddset(&held_, SIGCHLD);
     ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
   }
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -120,8 +127,15 @@ class HeldSignals {
   const sigset_t& held() const { return held_; }
   const sigset_t& before() const { return before_; }
 
+  // SIGINT or SIGTERM if one has come, else 0; does not wait.
+  int take_stop() const {
+    const timespec now = {0, 0};
+    return std::max(0, ::sigtimedwait(&stops_, nullptr, &now));
+  }
+
  private:
   sigset_t held_ = {};
+  sigset_t stops_ = {};
   sigset_t before_ = {};
 };
 
@@ -138,15 +152,16 @@ std::string ending(int status) {
 }
 
 int exit_code(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return WIFEXITED(status) ? WEXITSTATUS(status)
+                           : kSignalStatus + WTERMSIG(status);
 }
 
 // The running ranks, from the first to the last one's end.
 class Ranks {
  public:
-  Ranks(const HeldSignals& signals, const StartOptions& options)
-      : signals_(signals), options_(options) {}
-  ~Ranks() { kill_all(SIGKILL); }
+  Ranks(const HeldSignals& signals, int64_t ranks, const StartOptions& options)
+      : signals_(signals), ranks_(ranks), options_(options) {}
+  ~Ranks() { end_all(); }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
@@ -167,9 +182,26 @@ class Ranks {
       ::execve("/proc/self/exe", argv.data(), environment.get());
       ::_exit(127);
     }
-    WEFT_CHECK_USER(
-        child > 0, "cannot start rank ", rank, ": ", std::strerror(errno));
+    if (child < 0) {
+      fail_to_start(rank, errno);
+    }
     running_[child] = rank;
+  }
+
+  // They have done nothing yet that would have to be saved.
+  int stop_before_all_run(int signal) {
+    const size_t started = running_.size();
+    end_all();
+    std::cerr << cat("weft: stopped by ",
+                     signal == SIGINT ? "SIGINT" : "SIGTERM",
+                     " when ",
+                     started,
+                     " of ",
+                     ranks_,
+                     " ranks were started; they are ended, and nothing was "
+                     "run\n")
+              << std::flush;
+    return kSignalStatus + signal;
   }
 
   int wait() {
@@ -195,7 +227,7 @@ class Ranks {
 
  private:
   void pass_on(int signal, const siginfo_t& info) {
-    if (++stops_ > 1) {
+    if (++stop_signals_ > 1) {
       kill_all(SIGKILL);
     } else if (info.si_code != SI_KERNEL) {
       // The terminal's Ctrl-C has reached the ranks already.
@@ -247,10 +279,37 @@ class Ranks {
               << std::flush;
   }
 
+  [[noreturn]] void fail_to_start(int64_t rank, int error) {
+    end_all();
+    throw UserError(
+        cat("cannot start rank ",
+            rank,
+            " of ",
+            ranks_,
+            ": ",
+            std::strerror(error),
+            rank == 0 ? "" : "; those before it are ended",
+            error == EAGAIN ? ". The system allows no more processes: ask for "
+                              "fewer ranks, or raise ulimit -u or pids.max of "
+                              "the control group"
+                            : ""));
+  }
+
   void kill_all(int signal) {
     for (const auto& [pid, rank] : running_) {
       ::kill(pid, signal);
     }
+  }
+
+  // None is left when this returns.
+  void end_all() {
+    kill_all(SIGKILL);
+    for (const auto& [pid, rank] : running_) {
+      int ignored = 0;
+      while (::waitpid(pid, &ignored, 0) < 0 && errno == EINTR) {
+      }
+    }
+    running_.clear();
   }
 
   struct Failure {
@@ -259,11 +318,12 @@ class Ranks {
   };
 
   const HeldSignals& signals_;
+  const int64_t ranks_;
   const StartOptions options_;
   std::map<pid_t, int64_t> running_;
   std::vector<Failure> failures_;
   int failed_ = 0;
-  int stops_ = 0;
+  int stop_signals_ = 0;
   // From the first failure on.
   Clock::time_point deadline_;
 };
@@ -274,6 +334,7 @@ int start_ranks(
     int64_t ranks,
     const std::vector<std::string>& arguments,
     const StartOptions& options) {
+  verify_room({ranks, options.asked_by, options.oversubscribe});
   std::string program = "weft";
   std::vector<std::string> copies = arguments;
   std::vector<char*> argv = {program.data()};
@@ -285,8 +346,11 @@ int start_ranks(
   // Before the store's threads begin, so that no signal goes to them.
   const HeldSignals signals;
   const auto store = keep_store();
-  Ranks running(signals, options);
+  Ranks running(signals, ranks, options);
   for (int64_t rank = 0; rank < ranks; ++rank) {
+    if (const int signal = signals.take_stop(); signal != 0) {
+      return running.stop_before_all_run(signal);
+    }
     running.start(
         rank, argv, RankEnvironment(rank, ranks, store->getPort(), start));
   }

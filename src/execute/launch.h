@@ -19,6 +19,10 @@ struct StartOptions {
   int64_t grace_seconds = 30;
   // What messages call the ranks; empty: "rank 5".
   std::vector<std::string> rank_names = {};
+  // Who asks for so many ranks, and whether more than a core takes are meant
+  // (rank_room.h).
+  std::string asked_by = "the run";
+  bool oversubscribe = false;
 };
 
 // Runs this program again with `arguments` as `ranks` processes that find each
@@ -26,8 +30,10 @@ struct StartOptions {
 // first that failed (128 + the signal's number when it was killed), or 0: of
 // several that fail at once, of one that was killed. Says on standard error how
 // that one ended. The first SIGINT or SIGTERM is passed on to the ranks, the
-// second kills them; they also die with this process. Must be called from the
-// main thread.
+// second kills them; they also die with this process. One that comes before all
+// ranks are started ends those that are; the status is then 128 + its number.
+// Must be called from the main thread. Throws UserError, with no rank left,
+// where there is no room for so many (rank_room.h) or one cannot be started.
 int start_ranks(
     int64_t ranks,
     const std::vector<std::string>& arguments,

@@ -2,17 +2,43 @@
 // The ranks are this test again, in processes of their own.
 #include "execute/launch.h"
 
+#include "base/error.h"
+#include "base/text.h"
 #include "execute/process.h"
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <dlfcn.h>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+namespace {
+
+// How many calls of fork() go well before one fails as at a limit; below 0: all
+// do.
+int good_forks = -1;
+
+}  // namespace
+
+extern "C" pid_t fork() noexcept {
+  using Fork = pid_t (*)();
+  static const auto real = reinterpret_cast<Fork>(::dlsym(RTLD_NEXT, "fork"));
+  if (good_forks == 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  good_forks -= good_forks > 0 ? 1 : 0;
+  return real();
+}
 
 namespace weft {
 namespace {
@@ -26,14 +52,49 @@ int64_t own_rank() {
              : std::stoll(rank);
 }
 
-int start_again(int64_t ranks) {
+int start_again(int64_t ranks, const StartOptions& options = {}) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   return start_ranks(
       ranks,
       {std::string("--gtest_filter=") + test->test_suite_name() + "." +
            test->name(),
-       "--gtest_brief=1"});
+       "--gtest_brief=1"},
+      options);
 }
+
+// A rank that would stay for longer than any test waits. It has the mask of the
+// test, which may hold signals back.
+void stay_as_rank() {
+  if (own_rank() >= 0) {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_UNBLOCK, &all, nullptr);
+    std::this_thread::sleep_for(300s);
+    ::_exit(1);
+  }
+}
+
+bool has_children() {
+  return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD;
+}
+
+// Signals that come before a start are held back for it.
+class Held {
+ public:
+  Held() {
+    sigset_t stops;
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGINT);
+    sigaddset(&stops, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &stops, &before_);
+  }
+  ~Held() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  sigset_t before_ = {};
+};
 
 TEST(Launch, TheFirstThatFailsIsNamed) {
   if (own_rank() >= 0) {
@@ -89,6 +150,88 @@ TEST(Launch, OneThatWasKilledIsNamedBeforeThoseThatMissIt) {
   ::close(tell[1]);
   EXPECT_EQ(status, 128 + SIGKILL);
   EXPECT_EQ(said, "weft: rank 0 was killed by signal 9 (Killed)\n");
+}
+
+TEST(Launch, ASignalThatCameBeforeStartsNone) {
+  stay_as_rank();
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Held held;
+    ::kill(::getpid(), signal);
+    testing::internal::CaptureStderr();
+    const int status = start_again(3);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status, 128 + signal);
+    EXPECT_EQ(
+        said,
+        cat("weft: stopped by ",
+            signal == SIGINT ? "SIGINT" : "SIGTERM",
+            " when 0 of 3 ranks were started; they are ended, and nothing was "
+            "run\n"));
+    EXPECT_FALSE(has_children());
+  }
+}
+
+// It comes when the first ranks are there; whether others are still to be
+// started then is chance.
+TEST(Launch, ASignalWhileRanksAreStartedEndsThemAll) {
+  stay_as_rank();
+  const Held held;
+  std::atomic<bool> is_over = false;
+  std::thread sender([&] {
+    const std::string children =
+        cat("/proc/self/task/", ::getpid(), "/children");
+    std::string first;
+    while (!is_over && !(std::ifstream(children) >> first)) {
+      std::this_thread::yield();
+    }
+    ::kill(::getpid(), SIGTERM);
+  });
+  testing::internal::CaptureStderr();
+  const auto begin = std::chrono::steady_clock::now();
+  const int status = start_again(12, {.oversubscribe = true});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+  is_over = true;
+  sender.join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, 128 + SIGTERM) << said;
+  EXPECT_TRUE(
+      said.starts_with("weft: stopped by SIGTERM when ") ||
+      said.find("was killed by signal 15") != std::string::npos)
+      << said;
+  EXPECT_FALSE(has_children());
+}
+
+TEST(Launch, AForkThatFailsEndsThoseBeforeIt) {
+  stay_as_rank();
+  good_forks = 2;
+  std::string said;
+  try {
+    start_again(4);
+  } catch (const UserError& error) {
+    said = error.what();
+  }
+  good_forks = -1;
+  EXPECT_EQ(
+      said,
+      "cannot start rank 2 of 4: Resource temporarily unavailable; those "
+      "before it are ended. The system allows no more processes: ask for fewer "
+      "ranks, or raise ulimit -u or pids.max of the control group");
+  EXPECT_FALSE(has_children());
+}
+
+TEST(Launch, MoreThanThereIsRoomForAreNotStarted) {
+  stay_as_rank();
+  good_forks = 0;
+  std::string said;
+  try {
+    start_again(1'000'000, {.asked_by = "big.plan", .oversubscribe = true});
+  } catch (const UserError& error) {
+    said = error.what();
+  }
+  good_forks = -1;
+  EXPECT_TRUE(said.starts_with(
+      "big.plan asks for 1000000 ranks on this machine, which has room for "))
+      << said;
 }
 
 }  // namespace

@@ -2,11 +2,14 @@
 #include "execute/process.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <array>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <string_view>
 #include <unistd.h>
 
 namespace weft {
@@ -65,17 +68,17 @@ std::string print(const ProcessId& process) {
 }
 
 ProcessId parse_process_id(const std::string& text) {
-  std::istringstream in(text);
-  ProcessId process;
-  in >> process.pid >> process.start_ticks;
-  in.get();
-  std::getline(in, process.machine);
+  std::string_view rest = text;
+  const std::optional<int64_t> pid = take_integer(rest);
+  const bool has_ticks = rest.starts_with(' ');
+  rest.remove_prefix(has_ticks ? 1 : 0);
+  const std::optional<int64_t> start_ticks = take_integer(rest);
   WEFT_CHECK_USER(
-      !in.fail(),
+      pid && has_ticks && start_ticks && rest.starts_with(' '),
       "the store holds ",
       quote(text),
       " where a rank's process should be: is it used by something else?");
-  return process;
+  return {std::string(rest.substr(1)), *pid, *start_ticks};
 }
 
 ProcessState process_state(const ProcessId& process) {

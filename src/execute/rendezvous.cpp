@@ -2,12 +2,15 @@
 #include "execute/rendezvous.h"
 
 #include "base/error.h"
+#include "base/number.h"
+#include "graph/most_ranks.h"
 
-#include <charconv>
 #include <cstdlib>
 
 namespace weft {
 namespace {
+
+constexpr int64_t kMostPort = 65535;
 
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
@@ -19,24 +22,16 @@ std::string variable(const char* name) {
   return text;
 }
 
-int64_t integer(const char* name) {
-  const std::string text = variable(name);
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  WEFT_CHECK_USER(
-      error == std::errc{} && end == text.data() + text.size() && value >= 0,
-      "the environment variable ",
-      name,
-      " is not a number: ",
-      quote(text));
-  return value;
+int64_t integer(const char* name, const IntegerRange& range) {
+  return expect_integer(
+      variable(name), cat("the environment variable ", name), range);
 }
 
 void take_seconds(const char* name, int64_t& seconds) {
+  // Clocks count in nanoseconds.
+  constexpr int64_t kMostSeconds = 100'000'000;
   if (std::getenv(name) != nullptr) {
-    seconds = integer(name);
-    WEFT_CHECK_USER(seconds > 0, name, " must be at least 1");
+    seconds = integer(name, {1, kMostSeconds});
   }
 }
 
@@ -47,10 +42,10 @@ std::optional<Rendezvous> rendezvous_from_environment() {
     return std::nullopt;
   }
   Rendezvous rendezvous;
-  rendezvous.rank = integer("RANK");
-  rendezvous.size = integer("WORLD_SIZE");
+  rendezvous.rank = integer("RANK", {0, kMostMeshRanks});
+  rendezvous.size = integer("WORLD_SIZE", {1, kMostMeshRanks});
   rendezvous.host = variable("MASTER_ADDR");
-  rendezvous.port = static_cast<int>(integer("MASTER_PORT"));
+  rendezvous.port = static_cast<int>(integer("MASTER_PORT", {0, kMostPort}));
   take_seconds("WEFT_STALL_SECONDS", rendezvous.stall_seconds);
   take_seconds("WEFT_TIMEOUT_SECONDS", rendezvous.timeout_seconds);
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");

@@ -2,6 +2,7 @@
 #include "execute/watch.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
@@ -151,12 +152,13 @@ void Watch::read(State& state) {
   for (size_t i = 0; i < texts.size(); ++i) {
     std::istringstream in(std::string(texts[i].begin(), texts[i].end()));
     Peer& peer = state.peers[ranks[i]];
-    int64_t beat = 0;
+    std::string count;
     std::string how;
     std::string doing;
-    in >> beat >> how;
+    in >> count >> how;
     in.get();
     std::getline(in, doing, '\0');
+    const int64_t beat = read_integer(count).value_or(0);
     if (beat != peer.beat) {
       peer.heard = Clock::now();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks of a run, by c10d's TCPStore.
 #include "base/error.h"
+#include "base/number.h"
 #include "execute/bounded_store.h"
 #include "execute/c10d_backends.h"
 #include "execute/c10d_communicator.h"
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <thread>
 #include <type_traits>
@@ -286,8 +288,12 @@ class StoreWorld : public World {
         segment = SharedSegment::create(bytes);
         tell(store, "segment", cat(segment.fd()));
       } else {
-        const int fd = std::stoi(wait_for(store, "segment", {ranks.front()}));
-        segment = SharedSegment::open(process(ranks.front()).pid, fd, bytes);
+        const int64_t fd = expect_integer(
+            wait_for(store, "segment", {ranks.front()}),
+            "what the store holds for a shared segment",
+            {-1, std::numeric_limits<int>::max()});
+        segment = SharedSegment::open(
+            process(ranks.front()).pid, static_cast<int>(fd), bytes);
       }
     } catch (const UserError&) {
       if (watch_.has_failed()) {
