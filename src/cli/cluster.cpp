@@ -7,7 +7,11 @@
 #include "cli/commands.h"
 #include "cli/measure.h"
 #include "cli/measured_cluster.h"
+#include "cli/number_flags.h"
+#include "cli/rank_flags.h"
 #include "cli/terminal.h"
+#include "execute/rank_room.h"
+#include "graph/most_ranks.h"
 #include "profile/text_table.h"
 
 #include <CLI/CLI.hpp>
@@ -18,6 +22,8 @@
 
 namespace weft {
 namespace {
+
+constexpr int64_t kMostRounds = 1'000;
 
 std::string rate_text(double per_second, std::string_view unit) {
   return cat(human_count(per_second), unit, "/s");
@@ -194,6 +200,7 @@ void measure(const MeasureFlags& flags) {
     measure_rank(flags, {});
     return;
   }
+  verify_room({flags.ranks, "--ranks", flags.options.oversubscribe});
   const int status = start_measuring(flags.ranks, flags.options, flags.output);
   // The rank has said what was wrong.
   if (status != 0) {
@@ -232,12 +239,12 @@ void add_measure(CLI::App& app) {
           flags->ranks,
           "Processes at a time, a core each; without, one for every core")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number({1, kMostMeshRanks}));
   command
       ->add_option(
           "--threads", flags->options.threads, "Threads inside one operator")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(kThreads));
   command->add_option("--disk", flags->options.folder, "The disk that has it")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
@@ -247,7 +254,8 @@ void add_measure(CLI::App& app) {
           flags->options.rounds,
           "Every figure is that of the fastest of so many")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number({1, kMostRounds}));
+  add_oversubscribe_flag(*command, flags->options.oversubscribe);
   command
       ->add_flag(
           "--keep",

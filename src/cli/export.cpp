@@ -2,6 +2,7 @@
 // weft export: the model of a checkpoint as files that others read.
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/number_flags.h"
 #include "train/export_model.h"
 #include "train/run_folder.h"
 
@@ -94,7 +95,7 @@ void add_export_command(CLI::App& app) {
           "--shard-bytes",
           flags->shard_bytes,
           "With --hf: begin another file rather than make one larger")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(kMemoryBytes))
       ->type_name("N");
   command->footer(R"(Examples:
   weft export run -o model.safetensors

@@ -2,6 +2,7 @@
 #include "cli/figures.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <algorithm>
 #include <array>
@@ -31,9 +32,7 @@ double three_figures(double value) {
       std::chars_format::scientific,
       2);
   WEFT_CHECK(error == std::errc{});
-  double out = 0;
-  std::from_chars(text.data(), end, out);
-  return out;
+  return read_number({text.data(), end}).value();
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lap_timer.h"
 
+#include "base/number.h"
 #include "base/text.h"
 #include "cli/figures.h"
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 namespace weft {
@@ -19,6 +21,8 @@ constexpr double kRoundSeconds = 0.015;
 // On a busy machine a transfer can take far longer than the one before.
 constexpr int64_t kMostCalls = 200;
 constexpr double kShortestCallSeconds = 1e-7;
+// In messages.
+constexpr std::string_view kOfRank = "what a rank measured";
 
 double lap_seconds(LapClock::time_point start) {
   return std::chrono::duration<double>(LapClock::now() - start).count();
@@ -63,7 +67,8 @@ double LapTimer::seconds_once(const std::function<void()>& call) {
 }
 
 int64_t LapTimer::as_rank_0(int64_t mine) {
-  return world_ ? std::stoll(world_->tell_all(cat(mine))) : mine;
+  return world_ ? expect_integer(world_->tell_all(cat(mine)), kOfRank, {})
+                : mine;
 }
 
 void LapTimer::together() {
@@ -78,7 +83,7 @@ double LapTimer::of_all(double mine) {
   }
   std::vector<double> values;
   for (const std::string& text : world_->gather(print_double(mine))) {
-    values.push_back(std::stod(text));
+    values.push_back(expect_number(text, kOfRank, NumberRange::Any));
   }
   return values.empty() ? 0 : median(values);
 }

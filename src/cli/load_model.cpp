@@ -6,6 +6,7 @@
 #include "capture/capture_export.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/number_flags.h"
 #include "cli/temporary_folder.h"
 #include "cli/terminal.h"
 
@@ -238,7 +239,7 @@ void add_batch_size_flag(CLI::App& command, ModelFlags& flags) {
           "--batch-size",
           flags.batch_size,
           "The batch that FUNCTION is asked for")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(kBatchRows))
       ->type_name("N");
 }
 

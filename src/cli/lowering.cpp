@@ -20,6 +20,16 @@ bool is_program(const std::string& model) {
          model.ends_with(kProgramEnding);
 }
 
+// Without its graph. Which ranks have what follows from a schedule of its own,
+// which must fit it.
+Plan plan_alone(const std::string& path) {
+  Plan plan = parse_plan(read_input(path), path);
+  if (plan.own_schedule) {
+    verify_schedule(plan);
+  }
+  return plan;
+}
+
 }  // namespace
 
 void add_plan_flags(
@@ -49,16 +59,20 @@ Plan load_plan(
              : parse_plan(read_input(flags.plan), flags.plan);
 }
 
+std::string name_of(const PlanFlags& flags) {
+  return flags.plan.empty() ? "--parallel" : flags.plan;
+}
+
 int64_t rank_count(const PlanFlags& flags) {
   return flags.plan.empty()
              ? rank_count(parse_parallel(flags.parallel, "--parallel"))
-             : rank_count(parse_plan(read_input(flags.plan), flags.plan));
+             : rank_count(plan_alone(flags.plan));
 }
 
 std::vector<std::string> rank_names(const PlanFlags& flags) {
   return flags.plan.empty()
              ? rank_names(parse_parallel(flags.parallel, "--parallel"))
-             : rank_names(parse_plan(read_input(flags.plan), flags.plan));
+             : rank_names(plan_alone(flags.plan));
 }
 
 void add_lowering_flags(CLI::App& command, LoweringFlags& flags) {

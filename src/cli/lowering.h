@@ -37,6 +37,8 @@ Plan load_plan(
     const PlanFlags& flags,
     const Graph& graph,
     const Device& device = one_core());
+// What messages call it: its file, or --parallel.
+std::string name_of(const PlanFlags& flags);
 // How many ranks the plan is for, without a graph.
 int64_t rank_count(const PlanFlags& flags);
 // As of plan/rank_names.h, without a graph.

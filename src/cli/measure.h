@@ -18,6 +18,8 @@ struct MeasureOptions {
   int threads = 1;
   // Every figure is that of the fastest of so many.
   int rounds = 7;
+  // More ranks than the cores take are meant.
+  bool oversubscribe = false;
 };
 
 // What is measured now, and the share that is done.

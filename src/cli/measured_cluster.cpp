@@ -59,10 +59,13 @@ int start_measuring(
        cat(options.rounds),
        "--disk",
        options.folder},
-      {.pin = true});
+      {.pin = true,
+       .asked_by = "--ranks",
+       .oversubscribe = options.oversubscribe});
 }
 
-Cluster measured_cluster(int64_t ranks, int threads, bool is_quiet) {
+Cluster measured_cluster(
+    int64_t ranks, int threads, bool is_quiet, bool oversubscribe) {
   const std::string path = measured_cluster_path(ranks, threads);
   if (!std::filesystem::exists(path)) {
     std::error_code error;
@@ -87,7 +90,8 @@ Cluster measured_cluster(int64_t ranks, int threads, bool is_quiet) {
         ranks,
         {.folder = std::filesystem::temp_directory_path().string(),
          .threads = threads,
-         .rounds = kQuickRounds},
+         .rounds = kQuickRounds,
+         .oversubscribe = oversubscribe},
         path);
     if (status > kSignalStatus) {
       throw CLI::RuntimeError(status);

@@ -21,6 +21,8 @@ int start_measuring(
 
 // The cluster of that many ranks on this machine: as it is kept, or measured
 // now, in a few seconds, and kept. Throws UserError when that cannot be done.
-Cluster measured_cluster(int64_t ranks, int threads, bool is_quiet);
+// `oversubscribe`: of more ranks than the cores take, too.
+Cluster measured_cluster(
+    int64_t ranks, int threads, bool is_quiet, bool oversubscribe);
 
 }  // namespace weft

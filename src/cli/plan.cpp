@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/lowering.h"
+#include "cli/number_flags.h"
 #include "cli/search_flags.h"
 #include "cli/terminal.h"
 #include "cluster/cluster.h"
@@ -311,7 +312,7 @@ void add_plan_command(CLI::App& app) {
           "--global-batch",
           flags->global_batch,
           "Find the best plan for a batch of so many rows over all ranks")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(kBatchRows))
       ->type_name("N");
   command
       ->add_option(

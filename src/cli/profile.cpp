@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "cli/number_flags.h"
 #include "cli/terminal.h"
 #include "profile/profile_print.h"
 
@@ -15,6 +16,8 @@
 
 namespace weft {
 namespace {
+
+constexpr int64_t kMostDepth = 1'000;
 
 struct ProfileFlags {
   ModelFlags model;
@@ -140,12 +143,12 @@ void add_profile_command(CLI::App& app) {
       ->delimiter(',')
       ->expected(1)
       ->take_all()
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(kBatchRows));
   command->add_option("--by", flags->by, "The table: module, op or phase")
       ->type_name("WHAT");
   command->add_option("--depth", flags->depth, "Levels of modules in the table")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number({0, kMostDepth}));
   command
       ->add_option(
           "--compare",

@@ -6,6 +6,9 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/lowering.h"
+#include "cli/number_flags.h"
+#include "cli/rank_flags.h"
+#include "execute/rank_room.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -21,6 +24,7 @@ struct RunFlags {
   LoweringFlags lowering;
   RunOptions options;
   std::string timeline;
+  bool oversubscribe = false;
 };
 
 // The program in a file of its own while ranks read it, so that the model is
@@ -91,19 +95,38 @@ void run_rank(
   }
 }
 
+RankRequest request_of(const RunFlags& flags, int64_t ranks) {
+  const PlanFlags& plan = flags.lowering.plan;
+  return {
+      ranks,
+      plan.is_given() ? name_of(plan) : flags.lowering.model,
+      flags.oversubscribe};
+}
+
 void run_run(const RunFlags& flags) {
+  const std::optional<Rendezvous> rendezvous = rendezvous_from_environment();
+  const PlanFlags& plan = flags.lowering.plan;
+  // Before a step is lowered for ranks that cannot be. The standard input can
+  // be read only once.
+  if (!rendezvous && plan.is_given() && plan.plan != "-") {
+    verify_room(request_of(flags, rank_count(plan)));
+  }
   const Program program = load_program(flags.lowering, std::nullopt);
-  if (const auto rendezvous = rendezvous_from_environment()) {
+  if (rendezvous) {
     run_rank(flags, program, *rendezvous);
     return;
   }
-  const int64_t ranks = rank_count(program);
-  if (ranks == 1) {
+  const RankRequest request = request_of(flags, rank_count(program));
+  if (request.ranks == 1) {
     run_rank(flags, program, {});
     return;
   }
+  verify_room(request);
   const ProgramFile file(program);
-  const int status = start_ranks(ranks, rank_arguments(flags, file.path()));
+  const int status = start_ranks(
+      request.ranks,
+      rank_arguments(flags, file.path()),
+      {.asked_by = request.asked_by, .oversubscribe = request.oversubscribe});
   // The rank has said what was wrong.
   if (status != 0) {
     throw CLI::RuntimeError(status);
@@ -141,13 +164,16 @@ void add_run_command(CLI::App& app) {
   command
       ->add_option(
           "--steps", flags->options.steps, "How many, all on the same batch")
-      ->check(CLI::PositiveNumber);
-  command->add_option(
-      "--seed", flags->options.seed, "What random numbers follow from");
+      ->transform(whole_number(kSteps));
+  command
+      ->add_option(
+          "--seed", flags->options.seed, "What random numbers follow from")
+      ->transform(whole_number({}));
   command
       ->add_option(
           "--threads", flags->options.threads, "Threads inside one operator")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(kThreads));
+  add_oversubscribe_flag(*command, flags->oversubscribe);
   command->footer(
       R"(The plan's mesh tells how many ranks there are; they are started here, or
 by torchrun.

@@ -2,24 +2,22 @@
 #include "cli/search_flags.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "cli/number_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
+#include <optional>
+#include <string_view>
 
 namespace weft {
 namespace {
 
 // "1.5GiB", "40 GB", "1048576".
 int64_t parse_bytes(const std::string& text) {
-  size_t end = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  std::string unit = text.substr(end);
+  std::string_view rest = text;
+  const double value = take_number(rest).value_or(0);
+  std::string unit(rest);
   std::erase(unit, ' ');
   constexpr double kStep = 1024;
   const std::pair<const char*, double> units[] = {
@@ -32,8 +30,9 @@ int64_t parse_bytes(const std::string& text) {
       {"MB", 1e6},
       {"GB", 1e9}};
   for (const auto& [name, size] : units) {
-    if (unit == name && end > 0 && value > 0 && std::isfinite(value)) {
-      return static_cast<int64_t>(value * size);
+    const std::optional<int64_t> bytes = to_integer(value * size);
+    if (unit == name && bytes && *bytes > 0) {
+      return *bytes;
     }
   }
   throw UserError(
@@ -66,7 +65,7 @@ void add_search_flags(CLI::App& command, SearchFlags& flags) {
           "--time-limit",
           flags.time_limit_seconds,
           "Seconds after which the best that is known is taken")
-      ->check(CLI::PositiveNumber)
+      ->transform(any_number(NumberRange::Positive))
       ->type_name("SECONDS");
   command
       .add_option(
@@ -74,7 +73,7 @@ void add_search_flags(CLI::App& command, SearchFlags& flags) {
           flags.price,
           "What an hour of one device costs: then the summary tells what "
           "tokens cost")
-      ->check(CLI::PositiveNumber)
+      ->transform(any_number(NumberRange::Positive))
       ->type_name("MONEY");
   command
       .add_option(

@@ -3,6 +3,7 @@
 #include "train/train.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "capture/optimizer.h"
 #include "cli/cli.h"
@@ -14,6 +15,7 @@
 #include "cli/train_plan.h"
 #include "cli/train_settings.h"
 #include "execute/launch.h"
+#include "execute/rank_room.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
 #include "train/begin_run.h"
@@ -75,8 +77,10 @@ void give_optimizer(Graph& graph, const TrainFlags& flags) {
         equals != std::string::npos,
         "--optimizer-set takes key=number, found: ",
         setting);
-    group.options[setting.substr(0, equals)] =
-        std::stod(setting.substr(equals + 1));
+    group.options[setting.substr(0, equals)] = expect_number(
+        setting.substr(equals + 1),
+        cat("--optimizer-set ", setting.substr(0, equals)),
+        NumberRange::Any);
   }
   for (const Input& input : step.inputs) {
     if (input.kind == InputKind::Parameter && input.trained) {
@@ -192,6 +196,16 @@ std::vector<std::string> rank_names_of(const TrainFlags& flags, int64_t ranks) {
              : std::vector<std::string>();
 }
 
+// How that many ranks share a step, as was said or else by its batch.
+Plan plan_for(const TrainFlags& flags, const Graph& step, int64_t ranks) {
+  Plan plan = flags.plan.is_given()
+                  ? forward_plan(load_plan(flags.plan, step), step)
+                  : expand({.data = ranks}, step);
+  verify_ranks(plan, ranks);
+  plan.local_batch_norm = plan.local_batch_norm || flags.local_batch_norm;
+  return plan;
+}
+
 void train_rank(const TrainFlags& flags, Rendezvous rendezvous) {
   TrainOptions options = flags.options;
   options.trainer.rank = rendezvous.rank;
@@ -210,12 +224,7 @@ void train_rank(const TrainFlags& flags, Rendezvous rendezvous) {
         learning_rates_of(graph).size(), *flags.learning_rate);
   }
   const PlanSource plans = [&](const Graph& one) {
-    Plan plan = flags.plan.is_given()
-                    ? forward_plan(load_plan(flags.plan, one), one)
-                    : expand({.data = rendezvous.size}, one);
-    verify_ranks(plan, rendezvous.size);
-    plan.local_batch_norm = plan.local_batch_norm || flags.local_batch_norm;
-    return plan;
+    return plan_for(flags, one, rendezvous.size);
   };
   const TrainSummary summary =
       train(graph, graph_source(flags, graph), plans, options, world.get());
@@ -264,6 +273,10 @@ void train_one_of_many(const TrainFlags& flags, const Rendezvous& rendezvous) {
 void start_train(TrainFlags& flags, const RunLock* lock) {
   const TemporaryFolder folder;
   const Graph graph = capture_run(flags, true);
+  if (flags.plan.is_given()) {
+    const Graph step = planned_step(graph, flags.options.trainer);
+    verify(plan_for(flags, step, flags.nproc), step);
+  }
   write_file(folder.file("train.graph"), print(graph));
   if (flags.options.evaluate_every > 0) {
     write_file(
@@ -283,7 +296,10 @@ void start_train(TrainFlags& flags, const RunLock* lock) {
   const int status = start_ranks(
       flags.nproc,
       arguments,
-      {.pin = flags.pin, .rank_names = rank_names_of(flags, flags.nproc)});
+      {.pin = flags.pin,
+       .rank_names = rank_names_of(flags, flags.nproc),
+       .asked_by = flags.asked_by,
+       .oversubscribe = flags.oversubscribe});
   if (status != 0) {
     throw CLI::RuntimeError(status);
   }
@@ -349,7 +365,16 @@ void run_train(const CLI::App& command, TrainFlags& flags) {
   }
   // Read here too, so that a mistake is told before anything starts.
   const int64_t needed = flags.plan.is_given() ? rank_count(flags.plan) : 1;
+  flags.asked_by = flags.nproc > 0 ? "--nproc" : name_of(flags.plan);
   flags.nproc = flags.nproc == 0 ? needed : flags.nproc;
+  if (!rendezvous) {
+    verify_room({flags.nproc, flags.asked_by, flags.oversubscribe});
+    if (!flags.plan.plan.empty() && needed != flags.nproc) {
+      verify_ranks(
+          parse_plan(read_input(flags.plan.plan), flags.plan.plan),
+          flags.nproc);
+    }
+  }
   flags.options.settings =
       settings_of(flags, rendezvous ? rendezvous->size : flags.nproc);
   if (!flags.found_plan.empty()) {

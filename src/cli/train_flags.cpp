@@ -3,37 +3,16 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/number_flags.h"
+#include "cli/rank_flags.h"
+#include "graph/most_ranks.h"
 
 #include <CLI/CLI.hpp>
 
 namespace weft {
 namespace {
 
-// The checks of CLI11 print a range up to the largest number there is.
-CLI::Validator check_number(
-    bool (*fits)(double), const std::string& must, const std::string& name) {
-  return CLI::Validator(
-      [=](std::string& text) {
-        double value = 0;
-        const bool is_number = CLI::detail::lexical_cast(text, value);
-        return is_number && fits(value)
-                   ? std::string()
-                   : cat("must be ", must, ", found: ", text);
-      },
-      name);
-}
-
-CLI::Validator positive() {
-  return check_number(
-      [](double value) { return value > 0; }, "a number above 0", "POSITIVE");
-}
-
-CLI::Validator not_negative() {
-  return check_number(
-      [](double value) { return value >= 0; },
-      "0 or a number above it",
-      "NONNEGATIVE");
-}
+constexpr IntegerRange kSometimes = {0, kSteps.most};
 
 void add_data_flags(CLI::App& command, TrainFlags& flags) {
   constexpr const char* kGroup = "Data";
@@ -95,7 +74,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
   constexpr const char* kGroup = "Steps";
   TrainOptions& options = flags.options;
   command.add_option("--steps", options.steps, "Train up to this step")
-      ->check(positive())
+      ->transform(whole_number(kSteps))
       ->type_name("N")
       ->group(kGroup);
   command
@@ -103,6 +82,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--learning-rate",
           flags.learning_rate,
           "In place of the optimizer's own")
+      ->transform(any_number(NumberRange::NotNegative))
       ->type_name("RATE")
       ->group(kGroup);
   command
@@ -133,7 +113,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--clip-norm",
           options.trainer.clip_norm,
           "Scale gradients down to this global norm")
-      ->check(not_negative())
+      ->transform(any_number(NumberRange::NotNegative))
       ->type_name("NORM")
       ->group(kGroup);
   command
@@ -141,7 +121,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--accumulate",
           options.trainer.accumulate,
           "Batches whose gradients make one step")
-      ->check(positive())
+      ->transform(whole_number(kSteps))
       ->type_name("N")
       ->group(kGroup);
   command
@@ -156,7 +136,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--loss-scale",
           flags.loss_scale,
           "Scale the loss, starting from this, whatever the precision")
-      ->check(positive())
+      ->transform(any_number(NumberRange::Positive))
       ->type_name("SCALE")
       ->group(kGroup);
   command
@@ -171,13 +151,14 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--seed",
           options.trainer.seed,
           "What initial values, dropout and the order of data follow from")
+      ->transform(whole_number({}))
       ->group(kGroup);
   command
       .add_option(
           "--evaluate-every",
           options.evaluate_every,
           "Steps between evaluations on held-out samples")
-      ->check(not_negative())
+      ->transform(whole_number(kSometimes))
       ->type_name("N")
       ->group(kGroup);
   command
@@ -185,7 +166,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           "--evaluation-batches",
           options.evaluation_batches,
           "How many of them, at most")
-      ->check(positive())
+      ->transform(whole_number(kSteps))
       ->type_name("N")
       ->group(kGroup);
   command
@@ -194,6 +175,7 @@ void add_step_flags(CLI::App& command, TrainFlags& flags) {
           flags.evaluation_fraction,
           "The share of samples that is held out; 0.05 where they are "
           "evaluated on")
+      ->transform(any_number(NumberRange::NotNegative))
       ->type_name("SHARE")
       ->group(kGroup);
 }
@@ -211,11 +193,11 @@ void add_output_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option(
           "--save-every", options.save_every, "Steps between checkpoints")
-      ->check(not_negative())
+      ->transform(whole_number(kSometimes))
       ->type_name("N")
       ->group(kGroup);
   command.add_option("--keep", options.keep, "Checkpoints that stay; 0: all")
-      ->check(not_negative())
+      ->transform(whole_number(kSometimes))
       ->type_name("N")
       ->group(kGroup);
   command
@@ -246,9 +228,11 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
           flags.nproc,
           "Ranks to start here, if not as many as the plan is for; torchrun "
           "may start them too")
-      ->check(positive())
+      ->transform(whole_number({1, kMostMeshRanks}))
       ->type_name("N")
       ->group(kGroup);
+  add_oversubscribe_flag(command, flags.oversubscribe);
+  command.get_option("--oversubscribe")->group(kGroup);
   add_plan_flags(
       command,
       flags.plan,
@@ -264,7 +248,7 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--threads", options.threads, "Threads inside one operator")
-      ->check(positive())
+      ->transform(whole_number(kThreads))
       ->type_name("N")
       ->group(kGroup);
   command.add_flag("--pin", flags.pin, "Keep each rank on a core of its own")
@@ -274,7 +258,7 @@ void add_rank_flags(CLI::App& command, TrainFlags& flags) {
           "--budget-bytes",
           options.trainer.budget_bytes,
           "The most memory that a rank may use")
-      ->check(not_negative())
+      ->transform(whole_number({0, kMemoryBytes.most}))
       ->type_name("N")
       ->group(kGroup);
   command

@@ -24,6 +24,9 @@ struct TrainFlags {
   PlanFlags plan;
   // 0: as many as the plan is for.
   int64_t nproc = 0;
+  // Who asks for that many, in messages.
+  std::string asked_by;
+  bool oversubscribe = false;
   bool pin = false;
   bool keep_last = false;
   bool local_batch_norm = false;

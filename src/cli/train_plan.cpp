@@ -69,8 +69,8 @@ Plan searched_plan(const TrainFlags& flags, const Graph& graph) {
     return expand({.data = flags.nproc}, graph);
   }
   const bool is_quiet = flags.options.is_quiet;
-  const Cluster cluster =
-      measured_cluster(flags.nproc, flags.options.threads, is_quiet);
+  const Cluster cluster = measured_cluster(
+      flags.nproc, flags.options.threads, is_quiet, flags.oversubscribe);
   SearchOptions options = search_options(flags);
   std::optional<ProgressLine> line;
   if (!is_quiet) {
