@@ -5,6 +5,9 @@ The allowed edges are the ```layers block of ARCHITECTURE.md. The build links
 the same edges, so this check also refuses a CMake file that links two of our
 libraries by hand. LibTorch counts as one folder, `torch`, and HiGHS as
 one, `highs`.
+
+And when a file turns characters into numbers by itself: what
+src/base/number.h does is checked for every text at once.
 """
 
 import argparse
@@ -16,6 +19,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([A-Za-z0-9_]+)/')
 TORCH = {"torch", "ATen", "c10", "caffe2", "gloo", "pybind11"}
 # What is no folder of ours.
 OUTSIDE = {"torch", "highs"}
+NUMBERS_HOME = pathlib.Path("src/base/number.cpp")
+HAND_MADE_NUMBER = re.compile(
+    r"\b(from_chars|sto[ild]|stof|stoll|stoull?|strto[a-z]+|ato[ifl]l?|sscanf|lexical_cast)\s*\("
+)
 HAND_MADE_EDGE = re.compile(r"target_link_libraries\s*\([^)]*\bweft_[a-z]+\b[^)]*\)")
 LIBRARY = re.compile(r"\bweft_([a-z]+)\b")
 
@@ -60,6 +67,18 @@ def bad_includes(root, layers):
                 yield f"{name}:{number}: {folder} may not include {used}"
 
 
+def hand_made_numbers(root):
+    files = [*root.glob("src/*/**/*.cpp"), *root.glob("src/*/**/*.h"), *root.glob("python/*.cpp")]
+    for path in sorted(files):
+        name = path.relative_to(root)
+        if name == NUMBERS_HOME or name.stem.endswith("_test"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = HAND_MADE_NUMBER.search(line.partition("//")[0])
+            if match:
+                yield f"{name}:{number}: {match[1]} reads a number by hand; read it with base/number.h"
+
+
 def hand_made_edges(root, layers):
     for path in sorted(root.glob("src/**/CMakeLists.txt")):
         text = path.read_text()
@@ -79,7 +98,7 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=here)
     root = parser.parse_args().root.resolve()
     layers = read_layers((root / "ARCHITECTURE.md").read_text())
-    errors = [*bad_includes(root, layers), *hand_made_edges(root, layers)]
+    errors = [*bad_includes(root, layers), *hand_made_edges(root, layers), *hand_made_numbers(root)]
     print(*errors, sep="\n", end="\n" if errors else "")
     return 1 if errors else 0
 
