@@ -347,14 +347,18 @@ int start_ranks(
   const HeldSignals signals;
   const auto store = keep_store();
   Ranks running(signals, ranks, options);
-  for (int64_t rank = 0; rank < ranks; ++rank) {
+  for (int64_t rank = 0;; ++rank) {
+    // Also after the last one, which was not there yet when a terminal sent its
+    // signal to all of us.
     if (const int signal = signals.take_stop(); signal != 0) {
       return running.stop_before_all_run(signal);
+    }
+    if (rank == ranks) {
+      return running.wait();
     }
     running.start(
         rank, argv, RankEnvironment(rank, ranks, store->getPort(), start));
   }
-  return running.wait();
 }
 
 }  // namespace weft

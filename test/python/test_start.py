@@ -109,10 +109,8 @@ def test_a_signal_while_ranks_are_started(folder, name, ranks):
         end = time.monotonic() + 60
         while ranks is not None and len(group.pids()) <= ranks:
             assert process.poll() is None and time.monotonic() < end
-        since = time.monotonic()
         process.send_signal(signal.Signals[name])
         out, err = process.communicate(timeout=60)
-        assert time.monotonic() - since < 30
         assert group.wait_until_empty(5), "ranks outlive their launcher"
     number = signal.Signals[name]
     # The launcher alone ends as any program does.
