@@ -12,11 +12,10 @@ namespace weft {
 // Of more ranks than this on a core one must say that one means them.
 inline constexpr int64_t kMostRanksPerCore = 4;
 
-// What a rank takes at the very least, before it has a tensor: with LibTorch
-// loaded and the other ranks found.
+// What a rank takes at the very least, as was seen of ranks that train next to
+// nothing: memory of its own, with LibTorch loaded, and threads.
 inline constexpr int64_t kLeastRankBytes = int64_t{64} << 20;
-// Its processes and threads.
-inline constexpr int64_t kLeastRankTasks = 8;
+inline constexpr int64_t kLeastRankTasks = 6;
 
 // Something that bounds how many ranks can be started.
 struct RoomLimit {

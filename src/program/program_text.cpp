@@ -178,7 +178,7 @@ class BlockParser {
         scanner_.expect("(");
         block->scratch.back().offset = bytes("an offset");
         scanner_.expect(",");
-        block->scratch.back().bytes = bytes("scratch");
+        block->scratch.back().bytes = bytes("scratch", 1);
         scanner_.expect(")");
       }
     } else if (scanner_.take("start")) {
@@ -203,9 +203,8 @@ class BlockParser {
   }
 
   // In an arena: sums of an offset and a size hold in 64 bits.
-  int64_t bytes(std::string_view what) {
-    constexpr IntegerRange kRange = {0, int64_t{1} << 60};
-    return expect_integer(scanner_, what, kRange);
+  int64_t bytes(std::string_view what, int64_t least = 0) {
+    return expect_integer(scanner_, what, {least, int64_t{1} << 60});
   }
 
   template <typename Item>

@@ -60,7 +60,7 @@ TEST(GptRun, MistakesAreToldWithTheirLine) {
       "t:2: the row has 9 cells, and the table 10 columns");
   EXPECT_EQ(
       message_of("8,16,1,2048,16,24,1024,2,two,2\n"),
-      "t:2: data must be a number above 0, found \"two\"");
+      "t:2: data must be a whole number, from 1 to 1,000,000, found \"two\"");
   EXPECT_EQ(
       message_of("4,16,1,2048,16,24,1024,2,2,2\n"),
       "t:2: gpus is 4, and tensor x data x pipeline 8");
