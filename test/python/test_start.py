@@ -3,12 +3,14 @@
 
 import os
 import re
+import resource
 import signal
+import subprocess
 import time
 
 import pytest
 from bounded import PidsGroup
-from training_runs import GPT, WEFT, capture, children, make_text
+from training_runs import GPT, WEFT, capture, children, environment, make_text
 
 # Of processes and threads: some launchers fit, and what a bomb leaves the machine.
 MOST = 400
@@ -80,6 +82,42 @@ def test_more_ranks_than_the_cores_take(folder):
     assert said.startswith(f"--nproc asks for {many} ranks on this machine, ")
     said = refused(["cluster", "measure", "--ranks", 4 * len(os.sched_getaffinity(0)) + 1], most="max")
     assert said.endswith("(4 each) unless you say otherwise; ask for fewer ranks, or give --oversubscribe"), said
+
+
+def as_nobody(words, most):
+    """Of a user for whom RLIMIT_NPROC holds, as it does not for root."""
+
+    def become():
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    return subprocess.run(
+        [str(word) for word in [WEFT, *words]],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env=environment(),
+        preexec_fn=become,
+        timeout=60,
+    )
+
+
+def test_the_limit_of_a_user():
+    if os.getuid() != 0:
+        pytest.skip("only root may become another user")
+    try:
+        as_nobody(["--version"], 40).check_returncode()
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("another user cannot run this program")
+    done = as_nobody(["cluster", "measure", "--ranks", 4096, "--oversubscribe"], 40)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"weft: error: --ranks asks for 4096 ranks on this machine, which has room for \d: this user may have 40 processes "
+        r"and threads \(RLIMIT_NPROC\) and has \d+, and a rank takes .*; ask for fewer ranks, or raise it with ulimit -u\n",
+        done.stderr,
+    ), done.stderr
 
 
 def test_a_plan_is_checked_before_anything_starts(folder):
