@@ -2,6 +2,7 @@
 #include "execute/launch.h"
 
 #include "base/error.h"
+#include "execute/held_signals.h"
 #include "execute/process.h"
 #include "execute/rank_room.h"
 
@@ -107,38 +108,6 @@ cpu_set_t cores_of(int64_t rank, bool pin) {
   return one;
 }
 
-// Signals come to us one by one while this lives.
-class HeldSignals {
- public:
-  HeldSignals() {
-    sigemptyset(&held_);
-    sigemptyset(&stops_);
-    for (const int signal : {SIGINT, SIGTERM}) {
-      sigaddset(&stops_, signal);
-      sigaddset(&held_, signal);
-    }
-    sigaddset(&held_, SIGCHLD);
-    ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
-  }
-  ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-
-  const sigset_t& held() const { return held_; }
-  const sigset_t& before() const { return before_; }
-
-  // SIGINT or SIGTERM if one has come, else 0; does not wait.
-  int take_stop() const {
-    const timespec now = {0, 0};
-    return std::max(0, ::sigtimedwait(&stops_, nullptr, &now));
-  }
-
- private:
-  sigset_t held_ = {};
-  sigset_t stops_ = {};
-  sigset_t before_ = {};
-};
-
 std::string ending(int status) {
   if (WIFSIGNALED(status)) {
     return cat(
@@ -178,7 +147,7 @@ class Ranks {
         ::_exit(127);
       }
       ::sched_setaffinity(0, sizeof(cores), &cores);
-      ::pthread_sigmask(SIG_SETMASK, &signals_.before(), nullptr);
+      signals_.restore();
       ::execve("/proc/self/exe", argv.data(), environment.get());
       ::_exit(127);
     }
@@ -206,11 +175,9 @@ class Ranks {
 
   int wait() {
     while (!running_.empty()) {
-      siginfo_t info = {};
-      const timespec tick = {1, 0};
-      const int signal = ::sigtimedwait(&signals_.held(), &info, &tick);
-      if (signal == SIGINT || signal == SIGTERM) {
-        pass_on(signal, info);
+      const HeldSignals::Stop stop = signals_.wait();
+      if (stop.signal != 0) {
+        pass_on(stop);
       }
       reap();
       const bool is_over = !failures_.empty() && Clock::now() > deadline_;
@@ -226,12 +193,12 @@ class Ranks {
   }
 
  private:
-  void pass_on(int signal, const siginfo_t& info) {
+  void pass_on(const HeldSignals::Stop& stop) {
     if (++stop_signals_ > 1) {
       kill_all(SIGKILL);
-    } else if (info.si_code != SI_KERNEL) {
+    } else if (!stop.is_of_terminal) {
       // The terminal's Ctrl-C has reached the ranks already.
-      kill_all(signal);
+      kill_all(stop.signal);
     }
   }
 
@@ -350,7 +317,7 @@ int start_ranks(
   for (int64_t rank = 0;; ++rank) {
     // Also after the last one, which was not there yet when a terminal sent its
     // signal to all of us.
-    if (const int signal = signals.take_stop(); signal != 0) {
+    if (const int signal = signals.take_stop().signal; signal != 0) {
       return running.stop_before_all_run(signal);
     }
     if (rank == ranks) {
