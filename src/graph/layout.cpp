@@ -54,8 +54,8 @@ std::string print(const Level& level) {
                          : cat(join(level.axes, "*"), ":", level.size);
 }
 
-int64_t parse_level_size(Scanner& scanner) {
-  return expect_integer(scanner, "the size of a level", {.least = 1});
+int64_t parse_level_size(Scanner& scanner, int64_t least) {
+  return expect_integer(scanner, "the size of a level", {.least = least});
 }
 
 Level parse_level(Scanner& scanner) {
@@ -64,7 +64,7 @@ Level parse_level(Scanner& scanner) {
     level.axes.push_back(scanner.expect_word());
   } while (scanner.take("*"));
   if (scanner.take(":")) {
-    level.size = parse_level_size(scanner);
+    level.size = parse_level_size(scanner, 1);
   }
   return level;
 }
@@ -80,7 +80,8 @@ Levels parse_levels(Scanner& scanner) {
   }
   while (!scanner.take(")")) {
     if (scanner.peek() >= '0' && scanner.peek() <= '9') {
-      levels.push_back({parse_level_size(scanner), {}});
+      // A dim without elements may be written so.
+      levels.push_back({parse_level_size(scanner, 0), {}});
     } else {
       levels.push_back(parse_level(scanner));
     }
