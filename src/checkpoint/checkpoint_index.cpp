@@ -2,7 +2,9 @@
 #include "checkpoint/checkpoint_index.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/number.h"
+#include "graph/countable.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -61,10 +63,10 @@ StoredPiece piece_from(
     const std::map<std::string, int64_t>& files_bytes) {
   StoredPiece piece;
   piece.file = json.at("file");
-  piece.box.start = json.at("start").get<Dims>();
-  piece.box.size = json.at("size").get<Dims>();
-  piece.offset_bytes = json.at("offset");
-  piece.size_bytes = json.at("bytes");
+  piece.box.start = whole_numbers(json.at("start"));
+  piece.box.size = whole_numbers(json.at("size"));
+  piece.offset_bytes = whole_number(json.at("offset"));
+  piece.size_bytes = whole_number(json.at("bytes"));
   piece.checksum = parse_checksum(json.at("xxh3"));
   const auto file = files_bytes.find(piece.file);
   WEFT_CHECK_USER(
@@ -90,26 +92,43 @@ StoredTensor tensor_from(
   const auto known = dtype_from_name(dtype);
   WEFT_CHECK_USER(known.has_value(), "unknown element type ", quote(dtype));
   tensor.type.dtype = *known;
-  tensor.type.sizes = json.at("sizes").get<Dims>();
+  tensor.type.sizes = whole_numbers(json.at("sizes"));
+  // Of a part of it, too, bytes can then be counted.
+  WEFT_CHECK_USER(
+      is_countable(tensor.type.dtype, tensor.type.sizes),
+      "its sizes are not those of a tensor");
   for (const Json& piece : json.at("pieces")) {
     tensor.pieces.push_back(piece_from(piece, tensor.type, files_bytes));
   }
   return tensor;
 }
 
+struct NotJson : UserError {
+  using UserError::UserError;
+};
+
+Json parse_text(const std::string& text) {
+  try {
+    return parse_json<Json>(text);
+  } catch (const UserError& error) {
+    throw NotJson(error.what());
+  }
+}
+
 CheckpointIndex index_from(const Json& json) {
   CheckpointIndex index;
   index.fingerprint = json.at("model");
-  index.step = json.at("step");
+  index.step = whole_number(json.at("step"));
   index.state = json.at("state").dump();
-  index.files_bytes = json.at("files").get<std::map<std::string, int64_t>>();
-  for (const auto& [name, bytes] : index.files_bytes) {
+  for (const auto& [name, size] : json.at("files").items()) {
+    const int64_t bytes = whole_number(size);
     // A name with a folder in it could lead out of the checkpoint.
     WEFT_CHECK_USER(
         bytes >= 0 && !name.empty() && name.front() != '.' &&
             name.find('/') == std::string::npos,
         "bad file ",
         quote(name));
+    index.files_bytes[name] = bytes;
   }
   for (const auto& [name, tensor] : json.at("tensors").items()) {
     try {
@@ -134,10 +153,11 @@ std::string print(const CheckpointIndex& index) {
       {"model", index.fingerprint},
       {"step", index.step}};
   try {
-    json["state"] = Json::parse(index.state);
-  } catch (const Json::exception& error) {
-    throw InternalError(
-        cat("the state of a checkpoint is not JSON: ", error.what()));
+    // As deep as it lies in the index, which has to be read again.
+    json["state"] = parse_json<Json>(cat("[", index.state, "]")).front();
+  } catch (const UserError& error) {
+    throw UserError(
+        cat("the state of a checkpoint cannot be written: ", error.what()));
   }
   json["files"] = index.files_bytes;
   json["tensors"] = std::move(tensors);
@@ -148,11 +168,11 @@ std::string print(const CheckpointIndex& index) {
 CheckpointIndex parse_checkpoint_index(
     const std::string& text, const std::string& source) {
   try {
-    Json json = Json::parse(text);
+    Json json = parse_text(text);
     WEFT_CHECK_USER(
         json.is_object() && json.value("format", "") == kFormat,
         "it is not the index of a checkpoint");
-    const int64_t version = json.at("version");
+    const int64_t version = whole_number(json.at("version"));
     WEFT_CHECK_USER(
         version == kCheckpointVersion,
         "the checkpoint has version ",
@@ -168,6 +188,12 @@ CheckpointIndex parse_checkpoint_index(
         "earlier checkpoint");
     return index_from(json);
   } catch (const Json::exception& error) {
+    throw UserError(
+        cat(source,
+            " is broken: ",
+            json_fault(error),
+            ". Use an earlier checkpoint"));
+  } catch (const NotJson& error) {
     throw UserError(cat(
         source, " is broken: ", error.what(), ". Use an earlier checkpoint"));
   } catch (const UserError& error) {

@@ -178,6 +178,20 @@ TEST(Checkpoint, LastWholeOneByChecksums) {
   EXPECT_TRUE(contains(last.skipped[0].reason, "was altered"));
 }
 
+// What is written can be read: the index is one more level around it.
+TEST(Checkpoint, AStateTooDeepIsNotWritten) {
+  CheckpointIndex index;
+  index.state = std::string(98, '[') + std::string(98, ']');
+  EXPECT_EQ(parse_checkpoint_index(print(index), "text"), index);
+  index.state = std::string(99, '[') + std::string(99, ']');
+  EXPECT_EQ(parse_checkpoint_index(print(index), "text"), index);
+  index.state = std::string(100, '[') + std::string(100, ']');
+  EXPECT_EQ(
+      user_error([&] { print(index); }),
+      "the state of a checkpoint cannot be written: line 1, column 101: values "
+      "are nested deeper than 100");
+}
+
 TEST(Checkpoint, SaysWhatIsBroken) {
   const TestFolder folder;
   const std::string path = save(folder.path(), 7, 2);
@@ -204,6 +218,12 @@ TEST(Checkpoint, SaysWhatIsBroken) {
   write_file(index, changed);
   EXPECT_TRUE(contains(
       error(), "the checkpoint has version 9 and this weft reads version 1"));
+  write_file(index, std::string(100000, '['));
+  EXPECT_EQ(
+      error(),
+      index +
+          " is broken: line 1, column 101: values are nested deeper than "
+          "100. Use an earlier checkpoint");
   write_file(index, text.substr(0, text.size() / 2));
   EXPECT_TRUE(contains(error(), index + " is broken: "));
   write_file(index, "{}");

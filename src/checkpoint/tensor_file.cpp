@@ -2,7 +2,12 @@
 #include "checkpoint/tensor_file.h"
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/readable.h"
+#include "checkpoint/box.h"
+#include "graph/countable.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -14,8 +19,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The format's own limit is 100 MB; more is a file of another kind.
-constexpr uint64_t kLongestHeader = uint64_t{1} << 30;
+// The format's own limit.
+constexpr uint64_t kLongestHeader = 100'000'000;
+constexpr size_t kLongestShape = 100;
 
 constexpr std::array<std::pair<DType, std::string_view>, 16> kNames = {{
     {DType::F64, "F64"},
@@ -55,18 +61,6 @@ DType dtype_in_file(const std::string& text) {
   throw UserError(cat("unknown element type ", quote(text)));
 }
 
-// The bytes of a tensor of these sizes, or -1 where the sizes are not those of
-// a tensor (negative, or more than an int64 counts).
-int64_t bytes_of(DType dtype, const Dims& sizes) {
-  int64_t bytes = element_bytes(dtype);
-  for (const int64_t size : sizes) {
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
-      return -1;
-    }
-  }
-  return bytes;
-}
-
 std::span<const std::byte> part_of(
     std::span<const std::byte> elements,
     const std::string& name,
@@ -88,6 +82,94 @@ std::span<const std::byte> part_of(
   return elements.subspan(
       static_cast<size_t>(offsets[0]),
       static_cast<size_t>(offsets[1] - offsets[0]));
+}
+
+Json parse_header(std::string_view text, const std::string& path) {
+  Json header;
+  try {
+    header = parse_json<Json>(text);
+  } catch (const UserError& error) {
+    throw UserError(
+        cat(path, " is not a safetensors file: its header, ", error.what()));
+  }
+  // Not even spaces may stand before it.
+  WEFT_CHECK_USER(
+      header.is_object() && text.front() == '{',
+      path,
+      " is not a safetensors file: its header does not begin with '{'");
+  return header;
+}
+
+void check_metadata(const Json& metadata) {
+  const bool is_texts =
+      metadata.is_null() ||
+      (metadata.is_object() &&
+       std::all_of(metadata.begin(), metadata.end(), [](const Json& value) {
+         return value.is_string();
+       }));
+  WEFT_CHECK_USER(is_texts, "its __metadata__ is not made of texts");
+}
+
+struct EntryText {
+  DType dtype = DType::F32;
+  Dims sizes;
+  Dims offsets;
+};
+
+EntryText entry_text(const std::string& name, const Json& json) {
+  try {
+    return {
+        dtype_in_file(json.at("dtype")),
+        whole_numbers(json.at("shape")),
+        whole_numbers(json.at("data_offsets"))};
+  } catch (const Json::exception& error) {
+    throw UserError(cat("tensor ", quote(name), ": ", json_fault(error)));
+  } catch (const UserError& error) {
+    throw UserError(cat("tensor ", quote(name), ": ", error.what()));
+  }
+}
+
+// Where a tensor lies among the elements.
+struct Extent {
+  int64_t begin = 0;
+  int64_t end = 0;
+  std::string name;
+};
+
+// One after the other, in some order, without holes, to the end of the file.
+void check_extents(std::vector<Extent> extents, int64_t elements_bytes) {
+  std::sort(
+      extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+        return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+      });
+  int64_t next = 0;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const Extent& extent = extents[i];
+    WEFT_CHECK_USER(
+        extent.begin >= next,
+        "tensors ",
+        quote(extents[i == 0 ? 0 : i - 1].name),
+        " and ",
+        quote(extent.name),
+        " overlap, at byte ",
+        extent.begin,
+        " of the elements");
+    WEFT_CHECK_USER(
+        extent.begin == next,
+        "bytes ",
+        next,
+        " to ",
+        extent.begin,
+        " of the elements belong to no tensor; the next one is ",
+        quote(extent.name));
+    next = extent.end;
+  }
+  WEFT_CHECK_USER(
+      next == elements_bytes,
+      "the last tensor ends at byte ",
+      next,
+      " of the elements, and there are ",
+      elements_bytes);
 }
 
 std::string header_text(
@@ -121,42 +203,51 @@ TensorFileReader::TensorFileReader(const std::string& path) : file_(path) {
   WEFT_CHECK_USER(
       all.size() >= sizeof(length), path, " is not a safetensors file");
   std::memcpy(&length, all.data(), sizeof(length));
-  WEFT_CHECK_USER(length < kLongestHeader, path, " is not a safetensors file");
+  WEFT_CHECK_USER(length <= kLongestHeader, path, " is not a safetensors file");
   WEFT_CHECK_USER(
       length <= all.size() - sizeof(length),
       path,
       " is cut short: it ends in its header");
   const std::span<const std::byte> header = all.subspan(sizeof(length), length);
-  const std::span<const std::byte> elements =
-      all.subspan(sizeof(length) + length);
+  const Json parsed = parse_header(
+      {reinterpret_cast<const char*>(header.data()), header.size()}, path);
   try {
-    const auto* text = reinterpret_cast<const char*>(header.data());
-    const Json parsed = Json::parse(text, text + header.size());
-    for (const auto& [name, value] : parsed.items()) {
-      if (name == "__metadata__") {
-        continue;
-      }
-      const DType dtype = dtype_in_file(value.at("dtype"));
-      Dims sizes = value.at("shape").get<Dims>();
-      const std::span<const std::byte> bytes =
-          part_of(elements, name, value.at("data_offsets").get<Dims>());
-      WEFT_CHECK_USER(
-          bytes_of(dtype, sizes) == std::ssize(bytes),
-          "tensor ",
-          quote(name),
-          " has ",
-          bytes.size(),
-          " bytes for ",
-          value.at("dtype"),
-          " ",
-          value.at("shape"));
-      entries_[name] = {make_type(dtype, std::move(sizes)), bytes};
-    }
+    read_entries(parsed, all.subspan(sizeof(length) + length));
   } catch (const UserError& error) {
     throw UserError(cat(path, ": ", error.what()));
-  } catch (const Json::exception& error) {
-    throw UserError(cat(path, " is not a safetensors file: ", error.what()));
   }
+}
+
+// The type and bytes of every tensor; the elements are all theirs, each byte
+// once, as the format asks.
+void TensorFileReader::read_entries(
+    const nlohmann::ordered_json& header, std::span<const std::byte> elements) {
+  std::vector<Extent> extents;
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") {
+      check_metadata(value);
+      continue;
+    }
+    const EntryText entry = entry_text(name, value);
+    const std::span<const std::byte> bytes =
+        part_of(elements, name, entry.offsets);
+    WEFT_CHECK_USER(
+        is_countable(entry.dtype, entry.sizes) &&
+            element_bytes(entry.dtype) *
+                    element_count(whole_box(entry.sizes)) ==
+                std::ssize(bytes),
+        "tensor ",
+        quote(name),
+        " has ",
+        bytes.size(),
+        " bytes for ",
+        value.at("dtype"),
+        " ",
+        shortened(value.at("shape").dump(), kLongestShape));
+    extents.push_back({entry.offsets[0], entry.offsets[1], name});
+    entries_[name] = {make_type(entry.dtype, entry.sizes), bytes};
+  }
+  check_extents(std::move(extents), std::ssize(elements));
 }
 
 std::vector<std::string> TensorFileReader::names() const {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,10 @@ namespace weft {
 
 class TensorFileReader {
  public:
-  // Maps the file and checks its header: every tensor lies inside the file and
-  // has the bytes that its type needs. Throws UserError naming the file.
+  // Maps the file and checks its header as strictly as the format's own
+  // library: every tensor has the bytes that its type needs, and together they
+  // are all bytes behind the header, each once. Throws UserError naming the
+  // file.
   explicit TensorFileReader(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
@@ -39,6 +42,9 @@ class TensorFileReader {
     std::span<const std::byte> bytes;
   };
 
+  void read_entries(
+      const nlohmann::ordered_json& header,
+      std::span<const std::byte> elements);
   const Entry& find(const std::string& name) const;
 
   MappedFile file_;

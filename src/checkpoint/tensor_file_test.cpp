@@ -66,7 +66,8 @@ TEST(TensorFile, RefusesWhatIsNotOne) {
   EXPECT_TRUE(contains(open_error(path), path + " is not a safetensors file:"));
   write_raw(
       path, R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", "x");
-  EXPECT_EQ(open_error(path), path + ": unknown element type \"F4\"");
+  EXPECT_EQ(
+      open_error(path), path + ": tensor \"a\": unknown element type \"F4\"");
   write_raw(
       path,
       R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
@@ -158,6 +159,40 @@ TEST(TensorSource, ReadsTheFilesOfAnIndex) {
   EXPECT_TRUE(contains(
       user_error([&] { open_tensors(folder.path()); }),
       index + " has no weight_map"));
+}
+
+TEST(TensorSource, StaysInTheFolderOfAnIndex) {
+  const TestFolder folder;
+  std::filesystem::create_directories(folder / "model/sub");
+  write_two(folder / "outside.safetensors");
+  write_two(folder / "model/sub/one.safetensors");
+  const std::string index = folder / "model/model.safetensors.index.json";
+  const auto error_of = [&](const std::string& file) {
+    write_file(index, cat(R"({"weight_map": {"a": ")", file, "\"}}"));
+    return user_error([&] { open_tensors(folder / "model"); });
+  };
+  EXPECT_EQ(error_of("sub/one.safetensors"), "no error");
+  for (const std::string& file :
+       {std::string("../outside.safetensors"),
+        std::string("sub/../../outside.safetensors"),
+        std::string(".."),
+        std::string("sub/"),
+        std::string(""),
+        folder / "outside.safetensors"}) {
+    EXPECT_EQ(
+        error_of(file),
+        cat(index,
+            " puts tensor \"a\" into ",
+            quote(file),
+            ", which does not lie in the folder of the index: name files "
+            "there"));
+  }
+  EXPECT_TRUE(contains(error_of("\\u0000/x"), "does not lie in the folder"));
+  write_file(index, std::string(100000, '['));
+  EXPECT_TRUE(contains(
+      user_error([&] { open_tensors(folder / "model"); }),
+      index + " has no weight_map from tensors to files: line 1, column 101: "
+              "values are nested deeper than 100"));
 }
 
 TEST(TensorSource, SaysWhatItLookedFor) {

@@ -2,7 +2,9 @@
 #include "checkpoint/tensor_source.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/inner_path.h"
 #include "checkpoint/tensor_file.h"
 
 #include <filesystem>
@@ -92,15 +94,36 @@ std::unique_ptr<TensorSource> open_one_file(
   return source;
 }
 
+// From the names of tensors to files of the folder that the index is in.
+std::map<std::string, std::string> weight_map(const std::string& index) {
+  std::map<std::string, std::string> file_of;
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(
+        cat(index, " has no weight_map from tensors to files: ", why));
+  };
+  try {
+    file_of = parse_json<Json>(read_file(index)).at("weight_map");
+  } catch (const Json::exception& error) {
+    refuse(json_fault(error));
+  } catch (const UserError& error) {
+    refuse(error.what());
+  }
+  for (const auto& [name, file] : file_of) {
+    WEFT_CHECK_USER(
+        is_inner_path(file),
+        index,
+        " puts tensor ",
+        quote(name),
+        " into ",
+        quote(file),
+        ", which does not lie in the folder of the index: name files there");
+  }
+  return file_of;
+}
+
 std::unique_ptr<TensorSource> open_indexed(
     const std::string& path, const std::string& index) {
-  std::map<std::string, std::string> file_of;
-  try {
-    file_of = Json::parse(read_file(index)).at("weight_map");
-  } catch (const Json::exception& error) {
-    throw UserError(
-        cat(index, " has no weight_map from tensors to files: ", error.what()));
-  }
+  const std::map<std::string, std::string> file_of = weight_map(index);
   std::map<std::string, size_t> numbers;
   std::vector<TensorFileReader> files;
   for (const auto& [name, file] : file_of) {

@@ -3,10 +3,10 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "graph/countable.h"
 
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -117,16 +117,6 @@ Parts split_file(std::span<const std::byte> bytes) {
   return {text.substr(start, length), bytes.subspan(start + length)};
 }
 
-std::optional<int64_t> bytes_needed(DType dtype, const Dims& sizes) {
-  int64_t bytes = element_bytes(dtype);
-  for (const int64_t size : sizes) {
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
-      return std::nullopt;
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 NpyFile::NpyFile(const std::string& path) : file_(path) {
@@ -139,17 +129,18 @@ NpyFile::NpyFile(const std::string& path) : file_(path) {
         "it is in Fortran order, where a sample does not lie in one place. "
         "Save "
         "it as numpy.ascontiguousarray(array)");
-    const auto needed = bytes_needed(dtype, header.sizes);
-    WEFT_CHECK_USER(needed.has_value(), "its shape is not one of an array");
     WEFT_CHECK_USER(
-        std::ssize(parts.elements) >= *needed,
+        is_countable(dtype, header.sizes), "its shape is not one of an array");
+    type_ = make_type(dtype, std::move(header.sizes));
+    const int64_t needed = storage_bytes(type_);
+    WEFT_CHECK_USER(
+        std::ssize(parts.elements) >= needed,
         "it is cut short: its elements take ",
-        *needed,
+        needed,
         " bytes and ",
         parts.elements.size(),
         " are there");
-    type_ = make_type(dtype, std::move(header.sizes));
-    bytes_ = parts.elements.first(static_cast<size_t>(*needed));
+    bytes_ = parts.elements.first(static_cast<size_t>(needed));
   } catch (const UserError& error) {
     throw UserError(cat("cannot read ", path, ": ", error.what()));
   }

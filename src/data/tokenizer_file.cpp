@@ -2,9 +2,12 @@
 // Reading tokenizer.json. Whatever would change the tokens and is not
 // implemented is refused by name.
 #include "base/error.h"
+#include "base/json.h"
+#include "base/readable.h"
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace weft {
@@ -22,7 +25,8 @@ bool is_empty(const Json& json, const char* key) {
 }
 
 std::string type_of(const Json& json) {
-  return json.is_object() ? json.value("type", "of no type") : json.dump();
+  return shortened(
+      json.is_object() ? json.value("type", "of no type") : json.dump(), 100);
 }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -31,6 +35,15 @@ std::string type_of(const Json& json) {
       " is not supported: weft reads byte-level BPE with the words of GPT-2. "
       "Make the tokens with the tokenizer's own library and give them as .bin "
       "files of uint16 or uint32"));
+}
+
+uint32_t token_in(const Json& json) {
+  const int64_t token = whole_number(json);
+  WEFT_CHECK_USER(
+      0 <= token && token <= std::numeric_limits<int32_t>::max(),
+      "a token has the number ",
+      token);
+  return static_cast<uint32_t>(token);
 }
 
 // The alphabet in which GPT-2 writes bytes: printable ones as themselves, the
@@ -103,8 +116,9 @@ class TokenizerReader {
     check_stages(json);
     tokenizer.add_prefix_space_ =
         json.at("pre_tokenizer").value("add_prefix_space", false);
-    vocabulary_ = json.at("model").at("vocab").get<decltype(vocabulary_)>();
-    for (const auto& [text, token] : vocabulary_) {
+    for (const auto& [text, number] : json.at("model").at("vocab").items()) {
+      const uint32_t token = token_in(number);
+      vocabulary_.emplace(text, token);
       count(token);
     }
     read_bytes();
@@ -173,7 +187,7 @@ class TokenizerReader {
           refuse(cat("the added token ", content, " with ", key));
         }
       }
-      const uint32_t id = token.at("id");
+      const uint32_t id = token_in(token.at("id"));
       count(id);
       if (content.empty()) {
         continue;
@@ -191,10 +205,10 @@ class TokenizerReader {
 
 Tokenizer::Tokenizer(const std::string& path) {
   try {
-    TokenizerReader(*this, Json::parse(read_file(path)));
+    TokenizerReader(*this, parse_json<Json>(read_file(path)));
   } catch (const Json::exception& error) {
     throw UserError(
-        cat("cannot read the tokenizer ", path, ": ", error.what()));
+        cat("cannot read the tokenizer ", path, ": ", json_fault(error)));
   } catch (const UserError& error) {
     throw UserError(
         cat("cannot read the tokenizer ", path, ": ", error.what()));

@@ -66,6 +66,36 @@ TEST(Tokenizer, LongWordsTakeNoLongTime) {
   EXPECT_EQ(tokens.back(), 256U);
 }
 
+TEST(Tokenizer, SaysWhatIsBroken) {
+  const TestFolder folder;
+  const std::string path = folder / "tokenizer.json";
+  write_test_tokenizer(path, {{"a", "b"}});
+  const std::string text = read_file(path);
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    WEFT_CHECK(at != std::string::npos, from);
+    write_file(path, changed.replace(at, from.size(), to));
+    return user_error([&] { Tokenizer tokenizer(path); });
+  };
+  const std::string start = "cannot read the tokenizer " + path + ": ";
+  EXPECT_EQ(
+      error("\"ab\":256", "\"ab\":-1"), start + "a token has the number -1");
+  EXPECT_EQ(
+      error("\"ab\":256", "\"ab\":4294967296"),
+      start + "a token has the number 4294967296");
+  EXPECT_EQ(
+      error("\"ab\":256", "\"ab\":256.5"),
+      start + "expected a whole number, found 256.5");
+  EXPECT_TRUE(contains(
+      error("\"ab\":256", "\"ab\":256,\"ab\":256"),
+      ": the key \"ab\" stands twice in one object"));
+  EXPECT_TRUE(contains(
+      error(
+          "\"normalizer\":null", "\"normalizer\":" + std::string(100000, '[')),
+      ": values are nested deeper than 100"));
+}
+
 TEST(Tokenizer, SaysWhatIsNotSupported) {
   const TestFolder folder;
   const std::string path = folder / "tokenizer.json";

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "graph/countable.h"
 
 #include <algorithm>
 #include <numeric>
@@ -13,10 +14,6 @@
 namespace weft {
 
 namespace {
-
-// Of one tensor in a text. Sums over all values of a step, and over its ranks,
-// then hold in 64 bits, and each is exact as a double.
-constexpr int64_t kMostBytes = int64_t{1} << 53;
 
 std::optional<int64_t> times(std::optional<int64_t> a, int64_t b) {
   int64_t out = 0;
@@ -258,16 +255,12 @@ TensorType parse_type(Scanner& scanner) {
     }
   }
   TensorType type = make_type(*dtype, std::move(sizes), std::move(strides));
-  // The product of sizes without zeros bounds every stride and count too.
-  Dims reach = type.sizes;
-  std::replace(reach.begin(), reach.end(), int64_t{0}, int64_t{1});
-  const auto reached = times(count_elements(reach), element_bytes(type.dtype));
   const auto bytes = count_storage_bytes(type);
-  if (!reached || !bytes || *reached > kMostBytes || *bytes > kMostBytes) {
+  if (!is_countable(type.dtype, type.sizes) || !bytes || *bytes > kMostTensorBytes) {
     scanner.fail_at(
         start,
         cat("the type has more bytes than any machine: at most ",
-            human_bytes(static_cast<double>(kMostBytes))));
+            human_bytes(static_cast<double>(kMostTensorBytes))));
   }
   return type;
 }
