@@ -171,6 +171,44 @@ TEST(ProgramVerify, ReadsAndFrees) {
       start + "instruction 6 (wait %g.sum): %g.sum has no start to wait for");
 }
 
+// What sizes of the whole follow from is looked at before they are made.
+TEST(ProgramVerify, WhatIsNoLayoutAtAll) {
+  EXPECT_EQ(
+      message_with("[data, -]\n  input", "[dota, -]\n  input"),
+      "program @mlp, block @step: %x: [layout] [dota, -] names the axis "
+      "'dota', "
+      "which is not on the mesh <data=2>");
+  EXPECT_NE(
+      message_with("[data, -]\n  input", "[(2 data), -]\n  input")
+          .find("%x: [layout] [(2 data), -]: every level of dim 0 needs a size "
+                "above 0"),
+      std::string::npos);
+  EXPECT_NE(
+      message_with(
+          "[data, -]\n  input", "[(4294967296 data:4294967296), -]\n  input")
+          .find("64 bits have to count them"),
+      std::string::npos);
+  EXPECT_NE(
+      message_with("[-, -] +{data}", "[-] +{data}").find("has 1 dims"),
+      std::string::npos);
+  EXPECT_NE(
+      message_with("all_reduce(%g) over {data}", "all_gather(%g) over {dota}")
+          .find("over the axis 'dota', which is not on the mesh"),
+      std::string::npos);
+}
+
+TEST(ProgramVerify, MeshesAreMeshes) {
+  EXPECT_EQ(
+      message_with("<data=2>", "<data=0>"),
+      "p:1:17: [mesh] axis data must have a positive size, has 0");
+  EXPECT_EQ(
+      message_with("<data=2>", "<a=4294967296, b=4294967296>"),
+      "p:1:17: [mesh] more ranks than 64 bits can count");
+  EXPECT_EQ(
+      message_with("<data=2>", "<a=9223372036854775807>, <b=2>"),
+      "p:1:17: [mesh] more ranks than 64 bits can count");
+}
+
 TEST(ProgramVerify, Layouts) {
   const std::string start = "program @mlp, block @step, ";
   EXPECT_EQ(

@@ -6,6 +6,7 @@
 #include "graph/most_ranks.h"
 #include "program/program.h"
 #include "program/transfer.h"
+#include "program/verify_parts.h"
 
 #include <optional>
 #include <utility>
@@ -371,11 +372,18 @@ Program parse_program(std::string_view text, const std::string& source) {
   program.name = lines.at_name();
   scanner.expect("on");
   program.meshes.clear();
+  const size_t mark = scanner.mark();
   do {
     program.meshes.push_back(parse_mesh(scanner));
   } while (scanner.take(","));
   if (scanner.take("in")) {
     program.time = parse_mesh(scanner);
+  }
+  // What follows is read by them.
+  try {
+    verify_meshes(program);
+  } catch (const UserError& error) {
+    scanner.fail_at(mark, error.what());
   }
   while (scanner.take("constant")) {
     program.constants.push_back(lines.constant());

@@ -31,6 +31,7 @@ class BlockVerifier {
 
   void run() {
     check_layouts();
+    check_bytes();
     for (const Input& input : block_.function.inputs) {
       make(input.value, State::Ready);
     }
@@ -91,6 +92,36 @@ class BlockVerifier {
         });
   }
 
+  // Sums of them all, and ends of all places, are below 2^63.
+  void check_bytes() const {
+    constexpr int64_t kFurthestBytes = int64_t{1} << 60;
+    int64_t left = kFurthestBytes;
+    for (size_t i = 0; i < block_.function.values.size(); ++i) {
+      const int64_t bytes = storage_bytes(block_, static_cast<ValueId>(i));
+      check(
+          bytes <= left && block_.offsets[i] <= kFurthestBytes,
+          static_cast<ValueId>(i),
+          "lies or ends beyond 2^60 bytes");
+      left -= bytes;
+    }
+    for (const Scratch& scratch : block_.scratch) {
+      WEFT_CHECK_USER(
+          scratch.bytes == 0 ||
+              (0 <= scratch.offset && scratch.offset <= kFurthestBytes &&
+               0 < scratch.bytes && scratch.bytes <= left),
+          "program @",
+          program_.name,
+          ", block @",
+          block_.function.name,
+          ": scratch memory at ",
+          scratch.offset,
+          " of ",
+          scratch.bytes,
+          " bytes");
+      left -= scratch.bytes;
+    }
+  }
+
   void check_layouts() const {
     const Function& function = block_.function;
     WEFT_CHECK_USER(
@@ -108,6 +139,7 @@ class BlockVerifier {
       const Value& value = function.values[i];
       try {
         const Layout& layout = block_.layouts[i];
+        check_countable(layout, value.type);
         const bool has_dims = layout.dims.size() == value.type.sizes.size();
         verify(
             layout,
@@ -133,6 +165,40 @@ class BlockVerifier {
                 ": ",
                 error.what()));
       }
+    }
+  }
+
+  // Sizes of the whole value can be told from those of a piece: what verify
+  // says of a layout is said of the whole.
+  void check_countable(const Layout& layout, const TensorType& type) const {
+    for (const std::string& axis : axes_of(layout)) {
+      WEFT_CHECK_USER(
+          find_axis(mesh_, axis) >= 0,
+          "[layout] ",
+          weft::print(layout),
+          " names the axis '",
+          axis,
+          "', which is not on the mesh ",
+          weft::print(mesh_));
+    }
+    for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+      const Levels& levels = layout.dims[dim];
+      const bool is_one = levels.size() == 1 && levels.front().size == 0;
+      int64_t size =
+          is_one && dim < type.sizes.size() ? type.sizes[dim] : int64_t{1};
+      bool fits = true;
+      for (const Level& level : levels) {
+        fits = fits && (is_one || level.size > 0) &&
+               !__builtin_mul_overflow(
+                   size, is_one ? ways(mesh_, level.axes) : level.size, &size);
+      }
+      WEFT_CHECK_USER(
+          fits,
+          "[layout] ",
+          weft::print(layout),
+          ": every level of dim ",
+          dim,
+          " needs a size above 0, and 64 bits have to count them together");
     }
   }
 
@@ -339,10 +405,18 @@ std::string place_in(const Program& program, const Block& block, size_t at) {
       ": ");
 }
 
-void verify(const Program& program) {
+void verify_meshes(const Program& program) {
+  int64_t ranks = 0;
   for (const Mesh& mesh : program.meshes) {
     verify(whole_mesh(mesh, program.time));
+    WEFT_CHECK_USER(
+        !__builtin_add_overflow(ranks, rank_count(mesh), &ranks),
+        "[mesh] more ranks than 64 bits can count");
   }
+}
+
+void verify(const Program& program) {
+  verify_meshes(program);
   int64_t next = 0;
   std::set<std::string> names;
   for (const Block& block : program.blocks) {

@@ -2,6 +2,7 @@
 #include "program/transfer.h"
 
 #include "base/error.h"
+#include "graph/countable.h"
 #include "ops/kernel.h"
 #include "program/piece.h"
 
@@ -117,6 +118,13 @@ Moved after_transfer(
   if (!is_collective(kind)) {
     return before;
   }
+  WEFT_CHECK_USER(
+      layout.dims.size() == sizes.size(),
+      "is ",
+      print(before.type),
+      " and lies at ",
+      print(layout),
+      ", which has another number of dims");
   check_axes(kind, axes, mesh);
   const int64_t count = ways(mesh, axes);
   WEFT_CHECK_USER(count > 0, "is split over no ranks: ", print(mesh));
@@ -132,7 +140,14 @@ Moved after_transfer(
     case TransferKind::AllGather:
       check_dims(kind, before.type, 1);
       take_split(layout, axes);
-      sizes[0] *= count;
+      WEFT_CHECK_USER(
+          !__builtin_mul_overflow(sizes[0], count, &sizes[0]) &&
+              is_countable(before.type.dtype, sizes),
+          "is ",
+          print(before.type),
+          ", and of all ",
+          count,
+          " pieces 64 bits cannot count the bytes");
       break;
     case TransferKind::ReduceScatter:
       check_dims(kind, before.type, 1);

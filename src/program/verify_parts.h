@@ -6,6 +6,10 @@
 
 namespace weft {
 
+// Every mesh is one, together with the parts in time, and ranks can be counted.
+// Throws UserError.
+void verify_meshes(const Program& program);
+
 // Storages that live at the same time lie apart, and scratch apart from both.
 // A block that is not placed passes. Throws UserError.
 void verify_places(const Program& program, const Block& block);
