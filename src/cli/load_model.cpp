@@ -2,6 +2,7 @@
 #include "cli/load_model.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "capture/capture_export.h"
 #include "cli/cli.h"
@@ -9,6 +10,7 @@
 #include "cli/number_flags.h"
 #include "cli/temporary_folder.h"
 #include "cli/terminal.h"
+#include "ops/verify_calls.h"
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -145,7 +147,7 @@ LoadedModel load_python(const std::string& model, const ModelOptions& options) {
   if (code != 0) {
     fail_python(model, python, code);
   }
-  const auto report = nlohmann::json::parse(read_file(output + ".json"));
+  const auto report = parse_json<nlohmann::json>(read_file(output + ".json"));
   WEFT_CHECK_USER(
       !report.contains("error"), report.value("error", std::string()));
   LoadedModel loaded;
@@ -208,6 +210,7 @@ LoadedModel load_text(const std::string& model) {
   LoadedModel loaded;
   loaded.graph = parse_graph(read_file(model), model);
   verify(loaded.graph);
+  verify_calls(loaded.graph);
   return loaded;
 }
 

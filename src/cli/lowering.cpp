@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "ops/verify_calls.h"
 #include "plan/parallel.h"
 #include "plan/rank_names.h"
 
@@ -109,6 +110,9 @@ Program load_program(
         "a program has its plan in it: leave out --plan and --parallel");
     Program program = parse_program(read_input(flags.model), flags.model);
     verify(program);
+    for (const Block& block : program.blocks) {
+      verify_calls(block.function);
+    }
     return program;
   }
   const Graph graph = load_model(flags.model, {}).graph;

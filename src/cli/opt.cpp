@@ -7,6 +7,7 @@
 #include "cluster/cluster.h"
 #include "graph/graph.h"
 #include "ops/op_page.h"
+#include "ops/verify_calls.h"
 #include "plan/plan.h"
 #include "plan/schedule.h"
 #include "program/program.h"
@@ -49,6 +50,9 @@ std::string opt_graph(
     const Text& text, const std::vector<std::string>& passes) {
   Graph graph = parse_graph(text.content, text.source);
   verify(graph);
+  if (!passes.empty()) {
+    verify_calls(graph);
+  }
   run_graph_passes(passes, graph);
   return print(graph);
 }
