@@ -3,6 +3,7 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/batch_share.h"
 #include "plan/forward_plan.h"
@@ -330,7 +331,8 @@ std::vector<std::string> TrainerHandle::names_of_first(
   if (!world_) {
     return names;
   }
-  return nlohmann::json::parse(world_->tell_all(nlohmann::json(names).dump()));
+  return parse_json<nlohmann::json>(
+      world_->tell_all(nlohmann::json(names).dump()));
 }
 
 void TrainerHandle::fill(
@@ -377,9 +379,9 @@ std::string TrainerHandle::save(
   nlohmann::json state = {
       {"step", step},
       {"seed", trainer_->options().seed},
-      {"extra", nlohmann::json::parse(extra)}};
+      {"extra", parse_json<nlohmann::json>(extra)}};
   for (const auto& [name, value] : settings()) {
-    state["settings"][name] = nlohmann::json::parse(value);
+    state["settings"][name] = parse_json<nlohmann::json>(value);
   }
   if (scale_) {
     state["loss_scale"] = scale_->print_state();
@@ -399,7 +401,13 @@ TrainerHandle::Loaded TrainerHandle::load(const std::string& path) {
   }
   Checkpoint checkpoint(*found);
   checkpoint.expect_fingerprint(fingerprint(*trainer_));
-  const auto state = nlohmann::json::parse(checkpoint.state());
+  const auto state = parse_json<nlohmann::json>(checkpoint.state());
+  WEFT_CHECK_USER(
+      state.is_object() &&
+          (!state.contains("loss_scale") || state.at("loss_scale").is_string()),
+      *found,
+      " says nothing of its run; load its parameters alone: weft export "
+      "writes them as a .safetensors file");
   const auto saved = state.value("settings", nlohmann::json::object());
   RunValues before;
   for (const auto& [name, value] : saved.items()) {

@@ -3,6 +3,7 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "base/json.h"
 
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/utils/generated_serialization_types.h>
@@ -117,7 +118,7 @@ ExportArchive::ExportArchive(const std::string& path) : path_(path) {
   const std::string name =
       model.substr(7, model.size() - 7 - std::strlen(".json"));
   try {
-    const nlohmann::json program = nlohmann::json::parse(record(model));
+    const nlohmann::json program = parse_json<nlohmann::json>(record(model));
     check_schema_version(program, path);
     program_ = std::make_unique<schema::ExportedProgram>(
         program.get<schema::ExportedProgram>());
@@ -159,7 +160,7 @@ schema::PayloadConfig ExportArchive::payload_config(
   if (!reader_->hasRecord(name)) {
     return {};
   }
-  return nlohmann::json::parse(record(name)).get<schema::PayloadConfig>();
+  return parse_json<nlohmann::json>(record(name)).get<schema::PayloadConfig>();
 }
 
 std::string ExportArchive::weight_identity(const std::string& name) const {

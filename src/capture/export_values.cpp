@@ -2,6 +2,7 @@
 // The small words of an exported program: sizes, types, trees of arguments.
 #include "aten/types.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "capture/export_archive.h"
 
 #include <torch/csrc/utils/generated_serialization_types.h>
@@ -19,14 +20,21 @@ std::string joined(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
+Json json_or_null(const std::string& text) {
+  try {
+    return parse_json<Json>(text);
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
 // The names of a node's children. A dict has its keys in its context; the
 // children of everything else are numbered.
 std::vector<std::string> child_names(const Json& node, size_t count) {
   std::vector<std::string> names;
   const Json& context = node.at("context");
   if (context.is_string()) {
-    const Json keys = Json::parse(
-        context.get<std::string>(), nullptr, /*allow_exceptions=*/false);
+    const Json keys = json_or_null(context.get<std::string>());
     if (keys.is_array() && keys.size() == count) {
       for (const Json& key : keys) {
         names.push_back(key.is_string() ? key.get<std::string>() : key.dump());
@@ -57,7 +65,7 @@ void add_leaves(
 
 // The text is [version, root]; null when it is not.
 Json root_of(const std::string& tree) {
-  const Json parsed = Json::parse(tree, nullptr, /*allow_exceptions=*/false);
+  const Json parsed = json_or_null(tree);
   return parsed.is_array() && parsed.size() == 2 ? parsed[1] : Json();
 }
 

@@ -2,6 +2,7 @@
 #include "cli/train_settings.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "train/run_folder.h"
 
 #include <torch/headeronly/version.h>
@@ -12,6 +13,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace weft {
@@ -55,11 +57,20 @@ Json to_value(const std::optional<T>& field) {
 
 template <typename T>
 void from_value(const Json& value, T& field) {
-  field = value.get<T>();
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    const int64_t number = whole_number(value);
+    WEFT_CHECK_USER(std::in_range<T>(number), "out of range: ", number);
+    field = static_cast<T>(number);
+  } else {
+    field = value.get<T>();
+  }
 }
 template <typename T>
 void from_value(const Json& value, std::optional<T>& field) {
-  field = value.is_null() ? std::nullopt : std::optional(value.get<T>());
+  field.reset();
+  if (!value.is_null()) {
+    from_value(value, field.emplace());
+  }
 }
 
 // `field` gives the place of a flag.
@@ -139,6 +150,12 @@ bool is_given(const CLI::App& command, const std::string& name) {
   return command.get_option(flag)->count() > 0;
 }
 
+[[noreturn]] void refuse_setting(
+    const TrainFlags& flags, const std::string& name, const std::string& why) {
+  throw UserError(
+      cat(flags.options.output, "/run.json is broken: ", name, ": ", why));
+}
+
 void take_over(
     const CLI::App& command, const RunRecord& before, TrainFlags& flags) {
   const bool has_ranks = is_given(command, "nproc") ||
@@ -151,14 +168,11 @@ void take_over(
       continue;
     }
     try {
-      binding.set(flags, Json::parse(value->second));
+      binding.set(flags, parse_json<Json>(value->second));
     } catch (const Json::exception& error) {
-      throw UserError(
-          cat(flags.options.output,
-              "/run.json is broken: ",
-              binding.name,
-              ": ",
-              error.what()));
+      refuse_setting(flags, binding.name, json_fault(error));
+    } catch (const UserError& error) {
+      refuse_setting(flags, binding.name, error.what());
     }
   }
 }

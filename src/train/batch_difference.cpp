@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/batch_difference.h"
 
+#include "base/json.h"
 #include "base/text.h"
 
 #include <algorithm>
@@ -295,7 +296,7 @@ std::string print_json(const ToldBatch& told) {
 }
 
 ToldBatch parse_told_batch(const std::string& json) {
-  const nlohmann::json told = nlohmann::json::parse(json);
+  const nlohmann::json told = parse_json<nlohmann::json>(json);
   ToldBatch batch;
   batch.step = told["step"];
   for (const nlohmann::json& each : told["entries"]) {

@@ -2,11 +2,14 @@
 #include "train/export_model.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "checkpoint/export_tensors.h"
+#include "checkpoint/inner_path.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -45,7 +48,7 @@ std::vector<ExportName> names_by_kind(const Checkpoint& checkpoint) {
 
 std::vector<ExportName> names_of(
     const Checkpoint& checkpoint, std::vector<std::string>& notes) {
-  const Json state = Json::parse(checkpoint.state());
+  const Json state = parse_json<Json>(checkpoint.state());
   if (!state.contains("model")) {
     notes.push_back(
         cat(checkpoint.path(),
@@ -56,6 +59,12 @@ std::vector<ExportName> names_of(
   }
   std::vector<ExportName> names;
   for (const auto& [exported, name] : state["model"].items()) {
+    WEFT_CHECK_USER(
+        name.is_string(),
+        checkpoint.path(),
+        ": its state has no name for ",
+        quote(exported),
+        ". Use another checkpoint");
     names.push_back({name, exported});
   }
   return names;
@@ -120,6 +129,40 @@ void write_weights(
       {"weight_map", std::move(map)}};
   write_file(
       (folder / "model.safetensors.index.json").string(), index.dump(2) + "\n");
+}
+
+// What the run wrote down of a model of Hugging Face.
+struct Description {
+  // The part of the model that Hugging Face knows; "": all of it.
+  std::string module;
+  // By name: what each file of its folder holds.
+  std::map<std::string, std::string> files;
+};
+
+Description read_description(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(
+        cat(path,
+            " is broken: ",
+            why,
+            ". Write the tensors alone with -o FILE.safetensors"));
+  };
+  Description description;
+  try {
+    const Json json = parse_json<Json>(read_file(path));
+    description.module = json.at("module");
+    description.files = json.at("files");
+  } catch (const Json::exception& error) {
+    refuse(json_fault(error));
+  } catch (const UserError& error) {
+    refuse(error.what());
+  }
+  for (const auto& [name, text] : description.files) {
+    if (!is_inner_path(name)) {
+      refuse(cat("a file ", quote(name), " would lie outside of the folder"));
+    }
+  }
+  return description;
 }
 
 // The names inside of the module that Hugging Face knows.
@@ -234,14 +277,14 @@ std::vector<std::string> export_folder(
       ", which weft train writes for one. Write the tensors alone with -o "
       "FILE.safetensors, and config.json by model.config.save_pretrained(...) "
       "in Python");
-  const Json described = Json::parse(read_file(description.string()));
+  const Description described = read_description(description.string());
   std::vector<std::string> notes;
   const std::vector<ExportName> names =
-      names_inside(names_of(checkpoint, notes), described.at("module"), notes);
+      names_inside(names_of(checkpoint, notes), described.module, notes);
   make_empty_of_models(folder);
   write_weights(checkpoint, names, folder, shard_bytes);
-  for (const auto& [name, text] : described.at("files").items()) {
-    write_file((fs::path(folder) / name).string(), text.get<std::string>());
+  for (const auto& [name, text] : described.files) {
+    write_file((fs::path(folder) / name).string(), text);
   }
   copy_tokenizer(run, folder);
   return notes;

@@ -2,6 +2,7 @@
 #include "train/graph_agreement.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "graph/structure_hash.h"
 #include "train/batch_hash.h"
 
@@ -75,7 +76,7 @@ std::string explain_difference(
           : nlohmann::json({line_at(first, same), line_at(text, same)}).dump());
   for (size_t i = 1; i < told.size(); ++i) {
     if (!told[i].empty()) {
-      const nlohmann::json lines = nlohmann::json::parse(told[i]);
+      const nlohmann::json lines = parse_json<nlohmann::json>(told[i]);
       return cat(
           "the ranks captured different steps: ",
           world.rank_name(0),

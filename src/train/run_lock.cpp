@@ -2,6 +2,8 @@
 #include "train/run_lock.h"
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/readable.h"
 
 #include <cerrno>
 #include <cstring>
@@ -49,12 +51,16 @@ std::optional<Holder> read_holder(int file) {
     return std::nullopt;
   }
   text.resize(static_cast<size_t>(count));
+  // Half written: by a run that is beginning, or that ended then.
+  const Holder unknown = {"unknown", 0, "unknown"};
   try {
-    const Json json = Json::parse(text);
-    return Holder{json.at("host"), json.at("process"), json.at("since")};
+    const Json json = parse_json<Json>(text);
+    return Holder{
+        json.at("host"), whole_number(json.at("process")), json.at("since")};
   } catch (const Json::exception&) {
-    // Half written: by a run that is beginning, or that ended then.
-    return Holder{"unknown", 0, "unknown"};
+    return unknown;
+  } catch (const UserError&) {
+    return unknown;
   }
 }
 
@@ -63,9 +69,9 @@ std::string describe(const Holder& holder) {
       "process ",
       holder.process,
       " on ",
-      holder.host,
+      readable(holder.host),
       ", since ",
-      holder.since);
+      readable(holder.since));
 }
 
 bool is_running(int64_t process) {

@@ -2,6 +2,7 @@
 #include "train/run_settings.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 #include <algorithm>
 #include <cctype>
@@ -35,7 +36,7 @@ const RunSetting* find(
 
 // As a person writes it.
 std::string show(const std::string& value) {
-  const Json json = Json::parse(value);
+  const Json json = parse_json<Json>(value);
   if (json.is_array()) {
     std::vector<std::string> items;
     for (const Json& item : json) {
@@ -55,9 +56,40 @@ std::string show(const std::string& value) {
 Json to_json(const RunValues& values) {
   Json json = Json::object();
   for (const auto& [name, value] : values) {
-    json[name] = Json::parse(value);
+    json[name] = parse_json<Json>(value);
   }
   return json;
+}
+
+RunRecord record_of(const Json& json) {
+  RunRecord record;
+  for (const auto& [name, value] : json.at("settings").items()) {
+    record.values[name] = value.dump();
+  }
+  for (const Json& past : json.at("changes")) {
+    record.changes.push_back(
+        {whole_number(past.at("after_step")),
+         {past.at("setting"), past.at("was").dump(), past.at("is").dump()}});
+  }
+  return record;
+}
+
+// Of another program, or of another version of this one: nothing is broken.
+struct OtherFormat : UserError {
+  using UserError::UserError;
+};
+
+// `version` is null where the file is not ours.
+[[noreturn]] RunRecord refuse_format(
+    const Json& version, const std::string& source) {
+  throw OtherFormat(
+      version.is_null() ? cat(source, " does not describe a run of weft train")
+                        : cat(source,
+                              " has version ",
+                              version.dump(),
+                              ", and this weft reads version ",
+                              kVersion,
+                              ". Go on with the weft that wrote it"));
 }
 
 }  // namespace
@@ -205,8 +237,8 @@ std::string print(const RunRecord& record) {
     changes.push_back(
         {{"after_step", past.step},
          {"setting", past.change.name},
-         {"was", Json::parse(past.change.was)},
-         {"is", Json::parse(past.change.is)}});
+         {"was", parse_json<Json>(past.change.was)},
+         {"is", parse_json<Json>(past.change.is)}});
   }
   const Json json = {
       {"format", kFormat},
@@ -217,37 +249,27 @@ std::string print(const RunRecord& record) {
 }
 
 RunRecord parse_run_record(const std::string& text, const std::string& source) {
-  try {
-    const Json json = Json::parse(text);
-    WEFT_CHECK_USER(
-        json.is_object() && json.value("format", "") == kFormat,
-        source,
-        " does not describe a run of weft train");
-    WEFT_CHECK_USER(
-        json.at("version").get<int64_t>() == kVersion,
-        source,
-        " has version ",
-        json.at("version").dump(),
-        ", and this weft reads version ",
-        kVersion,
-        ". Go on with the weft that wrote it");
-    RunRecord record;
-    for (const auto& [name, value] : json.at("settings").items()) {
-      record.values[name] = value.dump();
-    }
-    for (const Json& past : json.at("changes")) {
-      record.changes.push_back(
-          {past.at("after_step"),
-           {past.at("setting"), past.at("was").dump(), past.at("is").dump()}});
-    }
-    return record;
-  } catch (const Json::exception& error) {
+  const auto refuse = [&](const std::string& why) -> RunRecord {
     throw UserError(
         cat(source,
             " is broken: ",
-            error.what(),
+            why,
             ". Remove it to go on with the settings of the command line "
             "alone"));
+  };
+  try {
+    const Json json = parse_json<Json>(text);
+    const bool is_record = json.is_object() && json.contains("format") &&
+                           json.at("format") == kFormat;
+    return is_record && json.at("version") == kVersion
+               ? record_of(json)
+               : refuse_format(is_record ? json.at("version") : Json(), source);
+  } catch (const OtherFormat&) {
+    throw;
+  } catch (const Json::exception& error) {
+    return refuse(json_fault(error));
+  } catch (const UserError& error) {
+    return refuse(error.what());
   }
 }
 

@@ -35,6 +35,14 @@ TEST(RunSettings, PrintAndParse) {
   EXPECT_TRUE(contains(
       user_error([&] { parse_run_record(later, "run.json"); }),
       "run.json has version 9, and this weft reads version 1"));
+  std::string half = print(kRecord);
+  half.replace(half.find("\"after_step\": 4"), 15, "\"after_step\": 4.5");
+  EXPECT_TRUE(contains(
+      user_error([&] { parse_run_record(half, "run.json"); }),
+      "run.json is broken: expected a whole number, found 4.5"));
+  EXPECT_TRUE(contains(
+      user_error([&] { parse_run_record(std::string(9999, '['), "run.json"); }),
+      "run.json is broken: line 1, column 101: values are nested deeper"));
 }
 
 TEST(RunSettings, WhatDiffersIsExplainedOrRefused) {

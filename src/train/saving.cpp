@@ -2,6 +2,7 @@
 #include "train/saving.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "train/export_model.h"
 #include "train/state_store.h"
@@ -49,7 +50,7 @@ std::optional<Saving::Result> Saving::finish() {
   if (trainer_.options().rank == 0) {
     std::vector<std::string> parts;
     for (const std::string& text : all) {
-      const auto one = nlohmann::json::parse(text);
+      const auto one = parse_json<nlohmann::json>(text);
       if (one.contains("error")) {
         outcome["error"] = one["error"];
       } else {
@@ -58,8 +59,9 @@ std::optional<Saving::Result> Saving::finish() {
     }
     try {
       if (outcome["error"].get<std::string>().empty()) {
-        auto state = nlohmann::ordered_json::parse(state_);
-        state["model"] = nlohmann::ordered_json::parse(model_names(trainer_));
+        auto state = parse_json<nlohmann::ordered_json>(state_);
+        state["model"] =
+            parse_json<nlohmann::ordered_json>(model_names(trainer_));
         outcome["path"] = publish(
             folder_,
             step_,
@@ -73,7 +75,7 @@ std::optional<Saving::Result> Saving::finish() {
     }
   }
   if (world != nullptr) {
-    outcome = nlohmann::json::parse(world->tell_all(outcome.dump()));
+    outcome = parse_json<nlohmann::json>(world->tell_all(outcome.dump()));
   }
   return Result{outcome["path"], outcome["error"]};
 }

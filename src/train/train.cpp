@@ -2,6 +2,7 @@
 #include "train/train.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -51,6 +52,16 @@ int64_t step_flops(const Graph& graph) {
     flops += node.phase == Phase::Optimizer ? 0 : flops_of(step, node);
   }
   return flops;
+}
+
+// Whether the state of a checkpoint tells where its run was.
+bool has_position(const nlohmann::json& state, bool is_scaled) {
+  const auto is_number = [&](const char* key) {
+    return state.contains(key) && state.at(key).is_number_integer();
+  };
+  return is_number("step") && is_number("position") && is_number("seed") &&
+         (!is_scaled ||
+          (state.contains("loss_scale") && state.at("loss_scale").is_string()));
 }
 
 // What a checkpoint keeps besides tensors.
@@ -125,7 +136,7 @@ class Loop {
     }
     std::set<std::string> said;
     for (const std::string& notes : all) {
-      for (const std::string note : nlohmann::json::parse(notes)) {
+      for (const std::string note : parse_json<nlohmann::json>(notes)) {
         if (said.insert(note).second) {
           say(note);
         }
@@ -196,17 +207,16 @@ class Loop {
     Checkpoint checkpoint(path);
     checkpoint.expect_fingerprint(fingerprint(trainer_));
     load_state(trainer_, checkpoint);
-    const auto state = nlohmann::json::parse(checkpoint.state());
+    const auto state = parse_json<nlohmann::json>(checkpoint.state());
     WEFT_CHECK_USER(
-        state.contains("position") && state.contains("seed") &&
-            (!scale_ || state.contains("loss_scale")),
+        has_position(state, scale_.has_value()),
         path,
         " says nothing of data, seed",
         scale_ ? " or loss scale" : "",
         ": it is not of a run like this one. Start from its parameters with "
         "--load, into another --output");
-    state_.step = state.at("step");
-    state_.position = state.at("position");
+    state_.step = whole_number(state.at("step"));
+    state_.position = whole_number(state.at("position"));
     WEFT_CHECK_USER(
         state.at("seed").get<uint64_t>() == options_.trainer.seed,
         path,
@@ -230,7 +240,7 @@ class Loop {
         {"schedule", print(options_.schedule)},
         {"batch_size", feed_.batch_size()}};
     for (const auto& [name, value] : options_.settings) {
-      state["settings"][name] = nlohmann::json::parse(value);
+      state["settings"][name] = parse_json<nlohmann::json>(value);
     }
     if (scale_) {
       state["loss_scale"] = scale_->print_state();

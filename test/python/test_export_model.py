@@ -123,6 +123,17 @@ def test_the_file_is_the_state_dict(folder, tied, tmp_path, precision, plan):
     assert all(torch.equal(again[key], saved[key]) for key in saved) and set(again) == set(saved)
     # And it can be started from.
     train(folder, graph, tmp_path / "next", "--load", tmp_path / "again.safetensors")
+    # What a run is said to hold of a model of Hugging Face stays in its folder.
+    description = tmp_path / "run" / "hugging_face.json"
+    for text, why in [
+        ('{"module": "", "files": {"../outside": "x"}}', 'a file "../outside" would lie outside of the folder'),
+        ('{"module": "", "files": {"x": 1}}', "type must be string, but is number"),
+        ("[" * 100_000, "line 1, column 101: values are nested deeper than 100"),
+    ]:
+        description.write_text(text)
+        done = export(tmp_path / "run", "--hf", tmp_path / "hf")
+        assert done.returncode == 2 and f"{description} is broken: {why}" in done.stderr, done.stderr
+    assert not (tmp_path / "outside").exists()
 
 
 def loss_of(model):
