@@ -5,6 +5,7 @@
 
 #include "aten/types.h"
 #include "base/error.h"
+#include "base/readable.h"
 #include "capture/capture.h"
 #include "capture/hollow.h"
 #include "execute/allocation_watch.h"
@@ -478,12 +479,29 @@ void bind_watch(py::module_& module) {
       .def("close", &AllocationWatch::close);
 }
 
+// pybind's own would pass the bytes of a message on as they are, and Python
+// raises another error for those that are no UTF-8.
+void bind_errors(py::module_& module) {
+  // Never given back: Python may be gone before the statics are.
+  static PyObject* const user_error =
+      py::exception<UserError>(module, "UserError").release().ptr();
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const UserError& error) {
+      py::set_error(user_error, readable(error.what()).c_str());
+    } catch (const InternalError& error) {
+      py::set_error(PyExc_RuntimeError, readable(error.what()).c_str());
+    }
+  });
+}
+
 }  // namespace
 }  // namespace weft
 
 PYBIND11_MODULE(_weft, module) {
   module.attr("__version__") = WEFT_VERSION;
-  py::register_exception<weft::UserError>(module, "UserError");
+  weft::bind_errors(module);
   weft::observe_kernels();
   weft::bind_graph(module);
   weft::bind_capture(module);

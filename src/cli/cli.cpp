@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
+#include "base/readable.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "execute/observed_memory.h"
@@ -31,7 +32,7 @@ std::vector<std::string>& given_words() {
 }
 
 void print_error(std::string_view message) {
-  std::cerr << "weft: error: " << message << "\n";
+  std::cerr << "weft: error: " << readable(message) << "\n";
 }
 
 void print_internal_error(std::string_view message) {
