@@ -10,7 +10,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup zoo build demo test campaign bench format lint sanitize docs clean
+.PHONY: help setup zoo build demo test campaign fuzz bench format lint sanitize docs clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -32,6 +32,9 @@ zoo: setup  ## Install the packages of other people's models that a campaign tra
 
 campaign: build zoo  ## Run the long tests too: ranks killed at many moments, and the like
 	@WEFT_CAMPAIGN=1 .venv/bin/pytest -q -m campaign
+
+fuzz: setup  ## Fuzz every reader of files, an hour in all; FUZZ_SECONDS=60 gives each a minute
+	@JOBS=$(JOBS) $(PYTHON_BIN) tools/fuzz.py $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(READERS)
 
 bench: build  ## Run the benchmarks and print their tables
 	@tools/bench.sh

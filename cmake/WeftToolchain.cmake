@@ -45,6 +45,11 @@ if(WEFT_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
+if(WEFT_FUZZ)
+  # Coverage of everything, for the fuzzers alone to link what follows it.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(WEFT_CCACHE ccache)
 if(WEFT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths are made relative, so another clone on this machine finds the same

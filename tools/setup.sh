@@ -29,9 +29,10 @@ up_to_date() { [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; }
 
 # --- system packages ---------------------------------------------------------
 
-has() { # has command:NAME | header:PATH
+has() { # has command:NAME | header:PATH | file:PATH
   case $1 in
     command:*) command -v "${1#command:}" >/dev/null ;;
+    file:*) [ -e "${1#file:}" ] ;;
     header:*) echo "#include <${1#header:}>" | "${CXX:-c++}" -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
   esac
 }
