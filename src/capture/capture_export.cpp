@@ -13,6 +13,8 @@
 #include <torch/csrc/utils/generated_serialization_types.h>
 
 #include <map>
+#include <stdexcept>
+#include <variant>
 
 namespace weft {
 namespace {
@@ -251,12 +253,10 @@ void run_backward(const at::Tensor& loss) {
   }
 }
 
-}  // namespace
-
-Graph capture_export(
+Graph capture_archive(
     const std::string& path,
+    const ExportArchive& archive,
     const std::optional<OptimizerDescription>& optimizer) {
-  const ExportArchive archive(path);
   const schema::GraphModule& module = archive.program().get_graph_module();
   Capture capture(name_of(path), RecordMode::Hollow);
   const Inputs inputs(archive, capture.recorder());
@@ -274,6 +274,33 @@ Graph capture_export(
     run_backward(loss);
   }
   return capture.finish(loss, optimizer, interpreter.modules());
+}
+
+}  // namespace
+
+// What a damaged program has in the place of something else shows where it is
+// taken for that.
+Graph capture_export(
+    const std::string& path,
+    const std::optional<OptimizerDescription>& optimizer) {
+  const ExportArchive archive(path);
+  const auto refuse = [&](const std::string& why) -> Graph {
+    throw UserError(
+        cat("[capture] ",
+            path,
+            " holds a program that cannot be captured (",
+            why,
+            "): is it damaged, or by another PyTorch?"));
+  };
+  try {
+    return capture_archive(path, archive, optimizer);
+  } catch (const c10::Error& error) {
+    return refuse(error.what_without_backtrace());
+  } catch (const std::bad_variant_access&) {
+    return refuse("an argument is of another kind than it says");
+  } catch (const std::out_of_range& error) {
+    return refuse(error.what());
+  }
 }
 
 }  // namespace weft

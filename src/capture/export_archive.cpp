@@ -98,6 +98,17 @@ void check_schema_version(
       kAdvice);
 }
 
+[[noreturn]] void refuse_program(
+    const std::string& path, const std::string& why) {
+  throw UserError(
+      cat("[capture] ",
+          path,
+          ": the program in it cannot be read (",
+          why,
+          ")",
+          kAdvice));
+}
+
 }  // namespace
 
 ExportArchive::ExportArchive(const std::string& path) : path_(path) {
@@ -118,7 +129,7 @@ ExportArchive::ExportArchive(const std::string& path) : path_(path) {
   const std::string name =
       model.substr(7, model.size() - 7 - std::strlen(".json"));
   try {
-    const nlohmann::json program = parse_json<nlohmann::json>(record(model));
+    const nlohmann::json program = json_of(model);
     check_schema_version(program, path);
     program_ = std::make_unique<schema::ExportedProgram>(
         program.get<schema::ExportedProgram>());
@@ -127,13 +138,12 @@ ExportArchive::ExportArchive(const std::string& path) : path_(path) {
     constants_ = std::make_unique<schema::PayloadConfig>(
         payload_config(cat("data/constants/", name, "_constants_config.json")));
   } catch (const nlohmann::json::exception& error) {
-    throw UserError(
-        cat("[capture] ",
-            path,
-            ": the program in it cannot be read (",
-            error.what(),
-            ")",
-            kAdvice));
+    refuse_program(path, json_fault(error));
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    // What torch's own reader of the schema does not take.
+    refuse_program(path, error.what());
   }
 }
 
@@ -155,12 +165,28 @@ std::string ExportArchive::record(const std::string& name) const {
   }
 }
 
+nlohmann::json ExportArchive::json_of(const std::string& name) const {
+  const std::string text = record(name);
+  try {
+    return parse_json<nlohmann::json>(text);
+  } catch (const UserError& error) {
+    throw UserError(
+        cat("[capture] ",
+            path_,
+            " is damaged: its record ",
+            name,
+            ", ",
+            error.what(),
+            kAdvice));
+  }
+}
+
 schema::PayloadConfig ExportArchive::payload_config(
     const std::string& name) const {
   if (!reader_->hasRecord(name)) {
     return {};
   }
-  return parse_json<nlohmann::json>(record(name)).get<schema::PayloadConfig>();
+  return json_of(name).get<schema::PayloadConfig>();
 }
 
 std::string ExportArchive::weight_identity(const std::string& name) const {

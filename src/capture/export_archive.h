@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ class ExportArchive {
 
  private:
   std::string record(const std::string& name) const;
+  nlohmann::json json_of(const std::string& name) const;
   torch::_export::PayloadConfig payload_config(const std::string& name) const;
 
   std::string path_;

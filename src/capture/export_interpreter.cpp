@@ -132,7 +132,9 @@ std::vector<at::Tensor> ExportInterpreter::run(
   const auto last = last_uses(graph);
   Tensors tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    tensors[tensor_names(graph.get_inputs()[i]).front()] = inputs[i];
+    for (const std::string& name : tensor_names(graph.get_inputs()[i])) {
+      tensors[name] = inputs[i];
+    }
   }
   const auto& nodes = graph.get_nodes();
   for (size_t i = 0; i < nodes.size(); ++i) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "capture/export_archive.h"
+#include "graph/countable.h"
 
 #include <torch/csrc/utils/generated_serialization_types.h>
 
@@ -79,6 +80,22 @@ bool is_tree(const Json& node) {
          std::all_of(children.begin(), children.end(), is_tree);
 }
 
+// Whether the last element, too, lies at bytes that 64 bits count.
+bool reaches_countable(DType dtype, const Dims& sizes, const Dims& strides) {
+  int64_t bytes = element_bytes(dtype);
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    int64_t reach = 0;
+    if (strides[dim] < 0 ||
+        __builtin_mul_overflow(
+            std::max<int64_t>(sizes[dim], 1), strides[dim], &reach) ||
+        __builtin_mul_overflow(reach, element_bytes(dtype), &reach) ||
+        __builtin_add_overflow(bytes, reach, &bytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int64_t size_of(const schema::SymInt& size) {
@@ -151,10 +168,17 @@ TensorType type_of(const schema::TensorMeta& meta) {
     }
     return dims;
   };
-  return make_type(
-      dtype_of(exported_scalar_type(static_cast<int64_t>(meta.get_dtype()))),
-      numbers(meta.get_sizes()),
-      numbers(meta.get_strides()));
+  const DType dtype =
+      dtype_of(exported_scalar_type(static_cast<int64_t>(meta.get_dtype())));
+  const Dims sizes = numbers(meta.get_sizes());
+  const Dims strides = numbers(meta.get_strides());
+  WEFT_CHECK_USER(
+      sizes.size() == strides.size() && is_countable(dtype, sizes) &&
+          reaches_countable(dtype, sizes, strides),
+      "[capture] damaged program: the sizes and strides of a tensor of ",
+      sizes.size(),
+      " dims are not those of one");
+  return make_type(dtype, sizes, strides);
 }
 
 std::vector<std::string> input_paths(const std::string& tree) {
