@@ -4,6 +4,8 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -40,6 +42,23 @@ std::string type_fault(const TensorType& type) {
     }
   }
   return "";
+}
+
+// Of the input that an output of that kind takes the place of.
+std::optional<InputKind> kind_replaced(OutputKind kind) {
+  switch (kind) {
+    case OutputKind::Parameter:
+      return InputKind::Parameter;
+    case OutputKind::Buffer:
+      return InputKind::Buffer;
+    case OutputKind::State:
+      return InputKind::State;
+    case OutputKind::Loss:
+    case OutputKind::Extra:
+    case OutputKind::Gradient:
+      break;
+  }
+  return std::nullopt;
 }
 
 class FunctionVerifier {
@@ -155,7 +174,8 @@ class FunctionVerifier {
       fail(show(input.value), ": only a parameter or buffer is saved");
     }
     for (const std::string& key : input.keys) {
-      if (!input_keys_.insert({input.kind, key}).second) {
+      const std::pair<InputKind, std::string_view> name_of = {input.kind, key};
+      if (!inputs_.emplace(name_of, input.value).second) {
         fail("two inputs are the ", name(input.kind), " ", quote(key));
       }
     }
@@ -279,12 +299,35 @@ class FunctionVerifier {
       if (!keys.insert({output.kind, output.key}).second) {
         fail("it returns ", what, " twice");
       }
+      check_replaced(output, what);
+    }
+  }
+
+  // What comes in and goes out under one name is one tensor, of which a rank
+  // holds the same piece before and after the step.
+  void check_replaced(const Output& output, const std::string& what) const {
+    const auto kind = kind_replaced(output.kind);
+    const auto found = kind ? inputs_.find({*kind, output.key}) : inputs_.end();
+    if (found == inputs_.end()) {
+      return;
+    }
+    const TensorType& in = function_[found->second].type;
+    const TensorType& out = function_[output.value].type;
+    if (in.sizes != out.sizes) {
+      fail(
+          "it returns as ",
+          what,
+          " a value of type ",
+          print(out),
+          ", and the input of that name has ",
+          print(in));
     }
   }
 
   const Graph& graph_;
   const Function& function_;
-  std::set<std::pair<InputKind, std::string_view>> input_keys_;
+  // By kind and each of their keys.
+  std::map<std::pair<InputKind, std::string_view>, ValueId> inputs_;
   // The first value in the storage of each value, as far as in-place ops tell.
   std::vector<ValueId> storage_;
   std::vector<bool> released_;

@@ -213,6 +213,13 @@ TEST(GraphVerify, Outputs) {
           "return gradient \"w\" = %z return gradient \"w\" = %y"),
       "[graph] @step: it returns gradient \"w\" twice");
   EXPECT_EQ(
+      broken_text(
+          "%z = aten.add.Tensor(%y, %c, alpha=2) : f32[2] overwrites(%y) "
+          "release(%x)\n  return loss = %z",
+          "%z = aten.sum(%y) : f32[]\n  return parameter \"w\" = %z"),
+      "[graph] @step: it returns as parameter \"w\" a value of type f32[], and "
+      "the input of that name has f32[2]");
+  EXPECT_EQ(
       broken([](Graph&, Function& f) { f.outputs[0].value = ValueId{99}; }),
       "[graph] @step: it returns as loss a value that does not exist");
 }

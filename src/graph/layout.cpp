@@ -208,9 +208,10 @@ std::string print(const Layout& layout) {
       parts.push_back(print(level));
     }
     dims.push_back(
-        levels.empty()       ? "-"
-        : levels.size() == 1 ? parts.front()
-                             : cat("(", join(parts, " "), ")"));
+        levels.empty() ? "-"
+        : levels.size() == 1 && !levels.front().axes.empty()
+            ? parts.front()
+            : cat("(", join(parts, " "), ")"));
   }
   std::string out = cat("[", join(dims, ", "), "]");
   if (!layout.partial.empty()) {

@@ -26,7 +26,8 @@ TEST(Layout, PrintsAndParses) {
         "[] +{x, y}",
         "[-, -]",
         "[(3 tensor:64), data:5]",
-        "[(data:4 sequence:128), -]"}) {
+        "[(data:4 sequence:128), -]",
+        "[(8), -]"}) {
     EXPECT_EQ(print(parse_layout(text)), text);
   }
   EXPECT_EQ(print(replicated(2)), "[-, -]");
