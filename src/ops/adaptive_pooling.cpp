@@ -30,7 +30,7 @@ AdaptiveTerms adaptive_terms(
     if (output[d] == 1) {
       t.input += cat(" s", d, global ? ":mean" : "!");
       t.output += " 1";
-    } else if (size % output[d] == 0) {
+    } else if (output[d] > 0 && size % output[d] == 0) {
       t.input += cat(" (s", d, "=", output[d], " k", d, "!)");
       t.output += cat(" s", d);
     } else {

@@ -3,6 +3,7 @@
 // input and the output in a group, s = steps of the window, k = the window.
 #include "ops/convolution.h"
 
+#include "base/error.h"
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/expand.h"
@@ -22,7 +23,9 @@ Convolution Convolution::backward(const Function& function, const Node& node) {
 }
 
 int64_t Convolution::stride(size_t dim) const {
-  return dim_at(*node, stride_position, dim, 1);
+  const int64_t step = dim_at(*node, stride_position, dim, 1);
+  WEFT_CHECK(step > 0, "a stride is ", step);
+  return step;
 }
 
 int64_t Convolution::padding(size_t dim) const {
@@ -42,7 +45,9 @@ int64_t Convolution::output_padding(size_t dim) const {
 }
 
 int64_t Convolution::groups() const {
-  return int_arg(*node, stride_position + 5, 1);
+  const int64_t count = int_arg(*node, stride_position + 5, 1);
+  WEFT_CHECK(count > 0, "there are ", count, " groups");
+  return count;
 }
 
 Dims Convolution::output_sizes() const {

@@ -53,6 +53,7 @@ Rule arange_rule(const Function& function, const Node& node) {
     int64_t start = std::get<int64_t>(range.start.data);
     int64_t end = std::get<int64_t>(range.end.data);
     int64_t step = std::get<int64_t>(range.step.data);
+    WEFT_CHECK(step != 0, "a step is 0");
     count = (end - start + step - (step > 0 ? 1 : -1)) / step;
   } else {
     count = static_cast<int64_t>(std::ceil(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling. Batch and channels are free, and space is with the neighbours'
 // borders. The indices of maxima count the whole plane.
+#include "base/error.h"
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -24,7 +25,9 @@ struct PoolWindow {
   }
   // Defaults to the kernel's size.
   int64_t stride(size_t d) const {
-    return dim_at(*node, kernel_position + 1, d, kernel(d));
+    const int64_t step = dim_at(*node, kernel_position + 1, d, kernel(d));
+    WEFT_CHECK(step > 0, "a stride is ", step);
+    return step;
   }
   int64_t padding(size_t d) const {
     return dim_at(*node, kernel_position + 2, d, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images read at other places than their pixels: grid sampling, and patches
 // laid out as columns. n = samples, c = channels.
+#include "base/error.h"
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -50,7 +51,9 @@ int64_t patch_count(const Function& function, const Node& node) {
   for (size_t i = 0; i < 2; ++i) {
     int64_t reach = dim_at(node, 2, i, 1) * (dim_at(node, 1, i, 1) - 1) + 1;
     int64_t room = sizes[sizes.size() - 2 + i] + 2 * dim_at(node, 3, i, 0);
-    count *= (room - reach) / dim_at(node, 4, i, 1) + 1;
+    int64_t step = dim_at(node, 4, i, 1);
+    WEFT_CHECK(step > 0, "a stride is ", step);
+    count *= (room - reach) / step + 1;
   }
   return count;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/sections.h"
 
+#include "base/error.h"
 #include "base/text.h"
 #include "ops/call.h"
 
@@ -54,6 +55,7 @@ Slice read_slice(const Node& node, size_t start_at, int64_t size) {
   const int64_t end =
       std::max(start, wrapped(int_arg(node, start_at + 1, size)));
   const int64_t step = int_arg(node, start_at + 2, 1);
+  WEFT_CHECK(step > 0, "a step is ", step);
   return {start, (end - start + step - 1) / step, step};
 }
 

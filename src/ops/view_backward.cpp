@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What undoes a view: a gradient put back into zeros (slice_backward) and a
 // part written into a copy of the whole (slice_scatter).
+#include "base/error.h"
 #include "ops/call.h"
 #include "ops/families.h"
 #include "ops/sections.h"
@@ -60,6 +61,7 @@ Terms unfold_terms(const Node& node, const Dims& sizes, size_t dim_at) {
   size_t dim = wrapped(node, dim_at, 0, sizes.size());
   int64_t size = int_arg(node, dim_at + 1, 1);
   int64_t step = int_arg(node, dim_at + 2, 1);
+  WEFT_CHECK(step > 0, "a step is ", step);
   bool side_by_side = size == step && sizes[dim] % step == 0;
   terms.part[dim] = side_by_side ? "window" : "window!";
   terms.part.emplace_back("inside!");

@@ -66,6 +66,7 @@ std::vector<TensorType> slice_types(
   const int64_t start = inside(int_arg(node, 2, 0));
   const int64_t end = std::max(start, inside(int_arg(node, 3, size)));
   const int64_t step = int_arg(node, 4, 1);
+  WEFT_CHECK(step > 0, "a step is ", step);
   return {part_of(self, dim, (end - start + step - 1) / step, step)};
 }
 
@@ -112,6 +113,7 @@ std::vector<TensorType> unfold_types(
   const size_t dim = dim_at(self, node, 1);
   const int64_t size = int_arg(node, 2, 1);
   const int64_t step = int_arg(node, 3, 1);
+  WEFT_CHECK(step > 0, "a step is ", step);
   Dims sizes = self.sizes;
   Dims strides = strides_of(self);
   sizes.push_back(size);
@@ -146,6 +148,7 @@ std::vector<TensorType> split_types(
   }
   int64_t part = int_arg(node, 1, 1);
   if (node.op == "aten.chunk") {
+    WEFT_CHECK(part > 0, "there are ", part, " chunks");
     part = (size + part - 1) / part;
   }
   if (part <= 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of some of their operand: slices, parts, diagonals, windows.
+#include "base/error.h"
 #include "ops/families.h"
 #include "ops/sections.h"
 #include "ops/view_entry.h"
@@ -156,6 +157,7 @@ Rule unfold_rule(const Function& function, const Node& node) {
   size_t dim = dim_of(function, node, 1, 0);
   int64_t size = int_arg(node, 2, 1);
   int64_t step = int_arg(node, 3, 1);
+  WEFT_CHECK(step > 0, "a step is ", step);
   Words from = dim_words(sizes.size());
   Words to = from;
   bool side_by_side = size == step && sizes[dim] % step == 0;

@@ -56,7 +56,7 @@ std::optional<TensorType> viewed(const TensorType& type, const Dims& sizes) {
     }
     strides[i] = runs[run].stride * taken;
     taken *= sizes[i];
-    if (runs[run].size % taken != 0) {
+    if (taken == 0 || runs[run].size % taken != 0) {
       return std::nullopt;
     }
   }
