@@ -99,12 +99,19 @@ void read_graph(std::string_view bytes) {
     if (!is_small(graph)) {
       return;
     }
-    verify_calls(graph);
-    allow_user_errors([&] { profile(graph); });
+    allow_user_errors([&] {
+      verify_calls(graph);
+      profile(graph);
+    });
     for (const GraphPass& pass : graph_passes()) {
       allow_user_errors([&] {
         Graph copy = graph;
-        run_graph_passes({std::string(pass.name)}, copy);
+        try {
+          run_graph_passes({std::string(pass.name)}, copy);
+        } catch (const InternalError&) {
+          verify_calls(graph);
+          throw;
+        }
       });
     }
   });
