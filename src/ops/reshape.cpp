@@ -110,7 +110,9 @@ Dims resolve_sizes(const Dims& from, Dims sizes) {
     if (size == -1) {
       unknown = &size;
     } else {
-      known *= size;
+      WEFT_CHECK(
+          !__builtin_mul_overflow(known, size, &known),
+          "more elements than 64 bits can count");
     }
   }
   if (unknown != nullptr) {

@@ -8,6 +8,7 @@
 // one block, the outer dims line up as in a change of shape.
 #include "ops/strided.h"
 
+#include "base/error.h"
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -30,7 +31,16 @@ struct MemoryView {
 };
 
 MemoryView read_memory_view(const Node& node, size_t at) {
-  return {dims_arg(node, at), dims_arg(node, at + 1), int_arg(node, at + 2, 0)};
+  MemoryView view = {
+      dims_arg(node, at), dims_arg(node, at + 1), int_arg(node, at + 2, 0)};
+  WEFT_CHECK(
+      view.sizes.size() == view.strides.size(),
+      "there are ",
+      view.sizes.size(),
+      " sizes and ",
+      view.strides.size(),
+      " strides");
+  return view;
 }
 
 // The dims with steps of at least `block` elements, the outermost first.
