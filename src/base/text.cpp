@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -79,11 +80,19 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
       cat("cannot ", verb, " '", path, "': ", std::strerror(error)));
 }
 
-void write_directly(
-    const std::string& path,
-    const std::string& name_in_messages,
-    std::string_view content) {
-  File file(std::fopen(path.c_str(), "wb"));
+// A new file under a name that nobody was told: what stands there is left from
+// a process that was killed, or is a link that someone put there. Not followed.
+File open_beside(const std::string& path) {
+  constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  int file = ::open(path.c_str(), kNew, 0666);
+  if (file < 0 && errno == EEXIST && ::unlink(path.c_str()) == 0) {
+    file = ::open(path.c_str(), kNew, 0666);
+  }
+  return File(file < 0 ? nullptr : ::fdopen(file, "wb"));
+}
+
+void write_content(
+    File file, const std::string& name_in_messages, std::string_view content) {
   if (!file) {
     fail_file("write", name_in_messages, errno);
   }
@@ -239,7 +248,7 @@ void write_file(const std::string& path, std::string_view content) {
   std::error_code ignored;
   // A pipe or a device is written to, not replaced; a link is followed.
   if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
-    write_directly(path, path, content);
+    write_content(File(std::fopen(path.c_str(), "wb")), path, content);
     return;
   }
   const fs::path real = fs::is_symlink(path, ignored)
@@ -247,7 +256,7 @@ void write_file(const std::string& path, std::string_view content) {
                             : fs::path(path);
   const std::string beside = cat(real.string(), ".", getpid(), ".tmp");
   try {
-    write_directly(beside, path, content);
+    write_content(open_beside(beside), path, content);
   } catch (const UserError&) {
     fs::remove(beside, ignored);
     throw;

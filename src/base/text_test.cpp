@@ -154,6 +154,18 @@ TEST(Text, WritingFollowsALink) {
   EXPECT_EQ(read_file(folder.file("target")), "new");
 }
 
+TEST(Text, WhatIsWrittenAsideFollowsNoLink) {
+  const Folder folder;
+  const std::string precious = folder.file("precious");
+  const std::string path = folder.file("file");
+  write_file(precious, "bytes");
+  fs::create_symlink(precious, cat(path, ".", getpid(), ".tmp"));
+  write_file(path, "new");
+  EXPECT_EQ(read_file(path), "new");
+  EXPECT_EQ(read_file(precious), "bytes");
+  EXPECT_EQ(folder.file_count(), 2U);
+}
+
 TEST(Text, FileErrorsNameThePathAndTheReason) {
   const Folder folder;
   const std::string path = folder.file("no/such/file");

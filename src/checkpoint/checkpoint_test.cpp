@@ -369,6 +369,69 @@ TEST(Checkpoint, FolderThatCannotBeMade) {
       "cannot save the checkpoint of step 1 in " + (folder / "file")));
 }
 
+// A link at the name of a save would let whoever made it choose what is written
+// over and removed.
+TEST(Checkpoint, ALinkInPlaceOfASaveIsNotFollowed) {
+  const TestFolder folder;
+  const TestFolder other;
+  write_file(other / "precious", "bytes");
+  write_file(other / "rank-0.safetensors", "more bytes");
+  const std::string partial = partial_path(folder.path(), 1);
+  fs::create_directory_symlink(other.path(), partial);
+  EXPECT_TRUE(
+      contains(user_error([&] { save(folder.path(), 1, 2); }), "it is a link"));
+  fs::remove(partial);
+  fs::create_directory_symlink(other.path(), partial);
+  EXPECT_TRUE(contains(
+      user_error([&] { publish(folder.path(), 1, {}, {}); }), "it is a link"));
+  EXPECT_EQ(read_file(other / "precious"), "bytes");
+  EXPECT_EQ(read_file(other / "rank-0.safetensors"), "more bytes");
+  EXPECT_FALSE(fs::exists(checkpoint_path(folder.path(), 1)));
+  // The link itself is gone, as what is left of any save that failed.
+  save(folder.path(), 1, 2);
+  expect_whole(checkpoint_path(folder.path(), 1), 1);
+}
+
+TEST(Checkpoint, LinksInsideASaveAreNotFollowed) {
+  const TestFolder folder;
+  const TestFolder other;
+  for (const char* name : {"rank-0.safetensors", "index.json"}) {
+    const std::string precious = other / name;
+    write_file(precious, "bytes");
+    const std::string partial = partial_path(folder.path(), 1);
+    fs::create_directories(partial);
+    fs::create_symlink(precious, partial + "/" + name);
+    try {
+      save(folder.path(), 1, 1);
+    } catch (const UserError&) {
+      // An index or a shard of our own in place of the link is as good.
+    }
+    EXPECT_EQ(read_file(precious), "bytes") << name;
+    // Nor is a second name of a file cut to nothing.
+    fs::remove_all(partial);
+    fs::create_directories(partial);
+    fs::create_hard_link(precious, partial + "/" + name);
+    save(folder.path(), 1, 1);
+    EXPECT_EQ(read_file(precious), "bytes") << name;
+    expect_whole(checkpoint_path(folder.path(), 1), 1);
+  }
+}
+
+TEST(Checkpoint, CleaningUpRemovesLinksAndNotWhereTheyLead) {
+  const TestFolder folder;
+  const TestFolder other;
+  write_file(other / "precious", "bytes");
+  for (const char* name : {"/step-1.partial", "/step-1.deleted", "/step-1"}) {
+    fs::create_directory_symlink(other.path(), folder.path() + name);
+  }
+  for (const int64_t step : {2, 3, 4}) {
+    save(folder.path(), step, 1);
+  }
+  EXPECT_EQ(
+      names_in(folder.path()), (std::vector<std::string>{"step-3", "step-4"}));
+  EXPECT_EQ(read_file(other / "precious"), "bytes");
+}
+
 TEST(Checkpoint, PublishWithoutAShard) {
   const TestFolder folder;
   const auto bytes = bytes_of<uint8_t>({1, 2});

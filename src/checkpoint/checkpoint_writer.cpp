@@ -78,13 +78,12 @@ std::vector<TensorFileEntry> entries_of(
 }
 
 CheckpointIndex write_pieces(
-    const std::string& partial,
+    const OutputFolder& partial,
     int64_t step,
     int64_t rank,
     const std::vector<TensorPiece>& pieces) {
   const std::string name = cat("rank-", rank, ".safetensors");
-  TensorFileWriter file(
-      (fs::path(partial) / name).string(), entries_of(pieces));
+  TensorFileWriter file(partial, name, entries_of(pieces));
   CheckpointIndex part;
   part.step = step;
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -105,23 +104,27 @@ CheckpointIndex write_pieces(
 }
 
 // Leftovers of a killed save of the same step by more ranks than there are now.
-void remove_unnamed(const std::string& partial, const CheckpointIndex& index) {
+void remove_unnamed(const OutputFolder& partial, const CheckpointIndex& index) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(partial)) {
+  for (const auto& entry : fs::directory_iterator(partial.fixed_path())) {
     if (!index.files_bytes.contains(entry.path().filename().string())) {
       fs::remove_all(entry.path(), ignored);
     }
   }
 }
 
-void check_shards(const std::string& partial, const CheckpointIndex& index) {
+void check_shards(const OutputFolder& partial, const CheckpointIndex& index) {
   for (const auto& [name, bytes] : index.files_bytes) {
-    const fs::path path = fs::path(partial) / name;
+    const fs::path path = fs::path(partial.fixed_path()) / name;
     std::error_code error;
     const auto size = fs::file_size(path, error);
     WEFT_CHECK_USER(
+        !fs::is_symlink(path), partial.path(), "/", name, " is a link");
+    WEFT_CHECK_USER(
         !error && static_cast<int64_t>(size) == bytes,
-        path.string(),
+        partial.path(),
+        "/",
+        name,
         error ? " is not there. All ranks must write to one folder: is it on a "
                 "disk that they share?"
               : " has another size than its rank wrote");
@@ -172,9 +175,8 @@ std::string write_shard(
     int64_t step,
     int64_t rank,
     const std::vector<TensorPiece>& pieces) {
-  const std::string partial = partial_path(folder, step);
   try {
-    fs::create_directories(partial);
+    const OutputFolder partial(partial_path(folder, step));
     return print(write_pieces(partial, step, rank, pieces));
   } catch (const UserError& error) {
     fail_save(folder, step, total_bytes(pieces), error.what());
@@ -197,17 +199,16 @@ std::string publish(
   }
   check_covered(index);
   const std::string text = print(index);
-  const std::string partial = partial_path(folder, step);
   const std::string path = checkpoint_path(folder, step);
   try {
-    fs::create_directories(partial);
+    const OutputFolder partial(partial_path(folder, step));
     check_shards(partial, index);
     remove_unnamed(partial, index);
-    OutputFile file((fs::path(partial) / kIndexFile).string());
+    OutputFile file(partial, std::string(kIndexFile));
     file.write(text);
     file.sync_and_close();
-    sync_folder(partial);
-    rename_whole(partial, path);
+    sync_folder(partial.fixed_path());
+    rename_whole(partial.path(), path);
     sync_folder(folder);
   } catch (const UserError& error) {
     fail_save(folder, step, std::ssize(text), error.what());

@@ -11,13 +11,37 @@
 
 namespace weft {
 
+// A folder under a name that is this program's own choice, such as
+// `step-12.partial`. What stands there is a folder and no link: who may write
+// beside it cannot have files written or removed elsewhere.
+class OutputFolder {
+ public:
+  // Makes it, with those above it, if need be. Throws UserError for a link, for
+  // what is no folder, and for one of another user that everybody may write.
+  explicit OutputFolder(std::string path);
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+  // A way to this folder, whatever is put in its place meanwhile.
+  std::string fixed_path() const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
 // A file written from its start to its end. Every call throws UserError with
 // the path and the system's reason: no space, a quota, a limit of file size
 // (which raises no signal here), a folder that is not there.
 class OutputFile {
  public:
-  // Replaces what is there.
+  // In place of what is there; other names of an earlier file keep its bytes.
+  // A link is not followed: an error. A pipe or a device is written to.
   explicit OutputFile(std::string path);
+  OutputFile(const OutputFolder& folder, const std::string& name);
   // Closes; what was not synced may be lost.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -37,6 +61,10 @@ class OutputFile {
   int file_ = -1;
   int64_t written_bytes_ = 0;
 };
+
+// For a name that is this program's own choice: throws UserError when a link
+// stands there.
+void refuse_link(const std::string& path);
 
 // Makes the names in the folder (a file made, a rename) survive. Throws
 // UserError.

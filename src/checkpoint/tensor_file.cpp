@@ -280,6 +280,21 @@ TensorFileWriter::TensorFileWriter(
     const std::vector<TensorFileEntry>& entries,
     const std::map<std::string, std::string>& metadata)
     : file_(path) {
+  begin(path, entries, metadata);
+}
+
+TensorFileWriter::TensorFileWriter(
+    const OutputFolder& folder,
+    const std::string& name,
+    const std::vector<TensorFileEntry>& entries)
+    : file_(folder, name) {
+  begin(cat(folder.path(), "/", name), entries, {});
+}
+
+void TensorFileWriter::begin(
+    const std::string& path,
+    const std::vector<TensorFileEntry>& entries,
+    const std::map<std::string, std::string>& metadata) {
   std::set<std::string> seen;
   for (const TensorFileEntry& entry : entries) {
     WEFT_CHECK_USER(

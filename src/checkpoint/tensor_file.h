@@ -68,6 +68,11 @@ class TensorFileWriter {
       const std::vector<TensorFileEntry>& entries,
       const std::map<std::string, std::string>& metadata = {});
 
+  TensorFileWriter(
+      const OutputFolder& folder,
+      const std::string& name,
+      const std::vector<TensorFileEntry>& entries);
+
   // The bytes of the next tensor, in the order of `entries`: the whole tensor,
   // or consecutive parts of it in several calls.
   void write(std::span<const std::byte> bytes);
@@ -81,6 +86,11 @@ class TensorFileWriter {
   void finish();
 
  private:
+  void begin(
+      const std::string& path,
+      const std::vector<TensorFileEntry>& entries,
+      const std::map<std::string, std::string>& metadata);
+
   OutputFile file_;
   // Of every entry, and the end of the last.
   std::vector<int64_t> offsets_bytes_;

@@ -292,14 +292,9 @@ class Measurement {
   MemoryTier disk_tier() {
     say("disk", 0.7);
     constexpr size_t kBytes = 32 << 20;
-    const std::string path =
-        cat(options_.folder,
-            "/weft.measure.",
-            ::getpid(),
-            ".",
-            timer_.rendezvous().rank);
+    std::string path = cat(options_.folder, "/weft.measure.XXXXXX");
     std::vector<char> bytes(kBytes, 'w');
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    const int file = ::mkostemp(path.data(), O_CLOEXEC);
     WEFT_CHECK_USER(file >= 0, "cannot write ", path, " to measure the disk");
     // Gone when it is closed, whatever happens.
     std::filesystem::remove(path);

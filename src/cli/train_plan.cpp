@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "checkpoint/output_file.h"
 #include "cli/measured_cluster.h"
 #include "cli/terminal.h"
 #include "plan/parallel.h"
@@ -56,8 +57,10 @@ std::optional<Plan> plan_found_before(
 
 void keep_found_plan(const TrainFlags& flags, const Plan& plan) {
   if (!flags.options.output.empty()) {
-    const std::filesystem::path folder = flags.options.output;
-    write_file((folder / kFoundPlan).string(), print(plan));
+    const std::string path =
+        (std::filesystem::path(flags.options.output) / kFoundPlan).string();
+    refuse_link(path);
+    write_file(path, print(plan));
   }
 }
 

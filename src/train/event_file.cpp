@@ -3,12 +3,15 @@
 // protocol buffers, of which only a few fields are needed.
 #include "base/error.h"
 #include "base/text.h"
+#include "checkpoint/output_file.h"
 #include "train/metrics.h"
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <string_view>
 #include <unistd.h>
@@ -106,16 +109,23 @@ std::string file_name() {
 
 EventFile::EventFile(
     const std::string& folder, std::optional<int64_t> resume_after) {
+  refuse_link(folder);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const std::string name =
       (std::filesystem::path(folder) / file_name()).string();
-  // Several starts within one second.
+  // Several starts within one second; and nothing that stands there is written
+  // to, nor what a link there leads to.
   int64_t number = 0;
+  int made = -1;
   do {
     path_ = cat(name, ".", number / 10, number % 10);
     ++number;
-  } while (std::filesystem::exists(path_, error));
+    made = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (made < 0 && errno == EEXIST);
+  if (made >= 0) {
+    ::close(made);
+  }
   file_.open(path_, std::ios::binary);
   WEFT_CHECK_USER(file_.good(), "cannot write into ", folder);
   append(event(0) + bytes_field(kEventFileVersion, "brain.Event:2"));

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "checkpoint/export_tensors.h"
 #include "checkpoint/inner_path.h"
+#include "checkpoint/output_file.h"
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+// Under a name of our choice, which may lie in a folder where others write too.
+void write_chosen(const std::string& path, std::string_view content) {
+  refuse_link(path);
+  write_file(path, content);
+}
 
 // In the folder of a run.
 constexpr const char* kDescription = "hugging_face.json";
@@ -127,7 +134,7 @@ void write_weights(
   const Json index = {
       {"metadata", {{"total_size", total_bytes}}},
       {"weight_map", std::move(map)}};
-  write_file(
+  write_chosen(
       (folder / "model.safetensors.index.json").string(), index.dump(2) + "\n");
 }
 
@@ -198,10 +205,9 @@ std::vector<ExportName> names_inside(
 void copy_tokenizer(const fs::path& run, const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(run / kTokenizer, ignored)) {
-    fs::copy_file(
-        entry.path(),
-        folder / entry.path().filename(),
-        fs::copy_options::overwrite_existing);
+    const fs::path to = folder / entry.path().filename();
+    refuse_link(to.string());
+    fs::copy_file(entry.path(), to, fs::copy_options::overwrite_existing);
   }
 }
 
@@ -247,18 +253,19 @@ std::vector<std::string> export_model(
 
 void keep_description(const std::string& run, const std::string& description) {
   if (!description.empty()) {
-    write_file((fs::path(run) / kDescription).string(), description + "\n");
+    write_chosen((fs::path(run) / kDescription).string(), description + "\n");
   }
 }
 
 void keep_tokenizer(const std::string& run, const std::string& tokenizer_path) {
   const fs::path to = fs::path(run) / kTokenizer;
+  refuse_link(to.string());
   fs::create_directories(to);
-  write_file((to / "tokenizer.json").string(), read_file(tokenizer_path));
+  write_chosen((to / "tokenizer.json").string(), read_file(tokenizer_path));
   for (const char* name : kTokenizerFiles) {
     const fs::path beside = fs::path(tokenizer_path).parent_path() / name;
     if (fs::is_regular_file(beside)) {
-      write_file((to / name).string(), read_file(beside.string()));
+      write_chosen((to / name).string(), read_file(beside.string()));
     }
   }
 }
@@ -284,7 +291,7 @@ std::vector<std::string> export_folder(
   make_empty_of_models(folder);
   write_weights(checkpoint, names, folder, shard_bytes);
   for (const auto& [name, text] : described.files) {
-    write_file((fs::path(folder) / name).string(), text);
+    write_chosen((fs::path(folder) / name).string(), text);
   }
   copy_tokenizer(run, folder);
   return notes;

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "checkpoint/output_file.h"
 #include "train/metrics.h"
 
 #include <cmath>
@@ -76,6 +77,7 @@ std::string lines_up_to(const std::string& path, int64_t last) {
 JsonLines::JsonLines(
     const std::string& path, std::optional<int64_t> resume_after)
     : path_(path) {
+  refuse_link(path);
   if (resume_after && std::filesystem::exists(path)) {
     write_file(path, lines_up_to(path, *resume_after));
     file_.open(path, std::ios::app);

@@ -85,6 +85,19 @@ TEST_F(Metrics, WillNotCutAnotherFile) {
 
 // Framing and checksum of a known record: the file's first is that of every
 // event file but for its time.
+TEST_F(Metrics, FollowNoLink) {
+  write_file(path("precious"), "bytes");
+  std::filesystem::create_symlink(path("precious"), path("a.jsonl"));
+  for (const std::optional<int64_t> after : {std::optional<int64_t>(), {2}}) {
+    EXPECT_THROW(JsonLines(path("a.jsonl"), after), UserError);
+  }
+  EXPECT_EQ(read_file(path("precious")), "bytes");
+  std::filesystem::create_directory(path("other"));
+  std::filesystem::create_symlink(path("other"), path("tensorboard"));
+  EXPECT_THROW(EventFile(path("tensorboard"), std::nullopt), UserError);
+  EXPECT_TRUE(std::filesystem::is_empty(path("other")));
+}
+
 TEST_F(Metrics, RecordsAreFramed) {
   const EventFile file(path("events"));
   const std::string bytes = read_file(file.path());

@@ -13,6 +13,7 @@
 #include <optional>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace weft {
@@ -104,14 +105,28 @@ void write_holder(int file) {
 }  // namespace
 
 RunLock::RunLock(const std::string& folder) : path_(cat(folder, "/run.lock")) {
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  // What stands there is written over: a link, or a file with another name too,
+  // would let whoever made it choose which file that is.
+  file_ =
+      ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   WEFT_CHECK_USER(
       file_ >= 0,
       "cannot write ",
       path_,
       ": ",
-      std::strerror(errno),
+      errno == ELOOP ? "it is a link, and links are not followed here"
+                     : std::strerror(errno),
       "; choose another --output");
+  struct stat status = {};
+  if (fstat(file_, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_nlink > 1) {
+    close(file_);
+    throw UserError(
+        cat("cannot write ",
+            path_,
+            ": it is no file of its own; remove it, or choose another "
+            "--output"));
+  }
   const bool is_taken = flock(file_, LOCK_EX | LOCK_NB) == 0;
   const int reason = errno;
   const std::optional<Holder> other = read_holder(file_);

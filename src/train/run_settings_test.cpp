@@ -131,6 +131,41 @@ TEST(RunLock, OneAtATime) {
   EXPECT_TRUE(contains(lock.left_behind(), "process "));
 }
 
+TEST(RunLock, WritesOverNothingElse) {
+  const TestFolder folder;
+  const TestFolder other;
+  const std::string precious = other / "precious";
+  const std::string lock = folder / "run.lock";
+  write_file(precious, "bytes");
+  std::filesystem::create_symlink(precious, lock);
+  EXPECT_TRUE(contains(
+      user_error([&] { const RunLock taken(folder.path()); }), "it is a link"));
+  std::filesystem::remove(lock);
+  std::filesystem::create_hard_link(precious, lock);
+  EXPECT_TRUE(contains(
+      user_error([&] { const RunLock taken(folder.path()); }),
+      "it is no file of its own"));
+  EXPECT_EQ(read_file(precious), "bytes");
+}
+
+TEST(RunFolder, LinksInPlaceOfItsRecordAreNotFollowed) {
+  const TestFolder folder;
+  const TestFolder other;
+  const std::string precious = other / "precious";
+  write_file(precious, "bytes");
+  const std::string record = folder / "run.json";
+  const std::string aside = cat(record, ".partial-", ::getpid());
+  std::filesystem::create_symlink(precious, aside);
+  EXPECT_TRUE(contains(
+      user_error([&] { write_run_record(folder.path(), {}); }),
+      "it is a link"));
+  std::filesystem::remove(aside);
+  std::filesystem::create_symlink(precious, record);
+  write_run_record(folder.path(), {});
+  EXPECT_FALSE(std::filesystem::is_symlink(record));
+  EXPECT_EQ(read_file(precious), "bytes");
+}
+
 TEST(RunLock, ProgramsThatAreStartedHoldItToo) {
   const TestFolder folder;
   const std::string fifo = folder / "fifo";
