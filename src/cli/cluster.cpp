@@ -265,10 +265,14 @@ void add_measure(CLI::App& app) {
       ->excludes("--output");
   command->callback([flags] {
     if (flags->keep) {
-      flags->output =
+      const std::optional<std::string> kept =
           measured_cluster_path(flags->ranks, flags->options.threads);
-      std::filesystem::create_directories(
-          std::filesystem::path(flags->output).parent_path());
+      WEFT_CHECK_USER(
+          kept,
+          "--keep: neither HOME nor XDG_CACHE_HOME is set, so there is "
+          "no folder of yours to keep it in");
+      make_cache_folder(*kept);
+      flags->output = *kept;
       std::cerr << "weft: into " << flags->output << "\n";
     }
     measure(*flags);

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/trusted_file.h"
+#include "cli/temporary_folder.h"
 #include "execute/launch.h"
 
 #include <CLI/CLI.hpp>
@@ -20,15 +22,22 @@ constexpr int kQuickRounds = 2;
 // A process that a signal ended has this and the signal's number as its status.
 constexpr int kSignalStatus = 128;
 
-std::filesystem::path cache_folder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') {
+std::optional<std::filesystem::path> folder_of(const char* variable) {
+  const char* const folder = std::getenv(variable);
+  if (folder == nullptr || *folder == '\0') {
+    return std::nullopt;
+  }
+  return folder;
+}
+
+std::optional<std::filesystem::path> cache_folder() {
+  if (auto cache = folder_of("XDG_CACHE_HOME")) {
     return cache;
   }
-  const char* const home = std::getenv("HOME");
-  return home != nullptr && *home != '\0'
-             ? std::filesystem::path(home) / ".cache"
-             : std::filesystem::temp_directory_path();
+  if (const auto home = folder_of("HOME")) {
+    return *home / ".cache";
+  }
+  return folder_of("XDG_RUNTIME_DIR");
 }
 
 std::string host_name() {
@@ -37,12 +46,78 @@ std::string host_name() {
                                                           : "machine";
 }
 
+void measure_into(
+    const std::string& path,
+    int64_t ranks,
+    int threads,
+    bool is_quiet,
+    bool oversubscribe) {
+  if (!is_quiet) {
+    std::cerr << cat(
+        "weft: measuring this machine with ",
+        ranks,
+        " ranks, once, into ",
+        path,
+        "\n");
+  }
+  const int status = start_measuring(
+      ranks,
+      {.folder = std::filesystem::temp_directory_path().string(),
+       .threads = threads,
+       .rounds = kQuickRounds,
+       .oversubscribe = oversubscribe},
+      path);
+  if (status > kSignalStatus) {
+    throw CLI::RuntimeError(status);
+  }
+  WEFT_CHECK_USER(
+      status == 0,
+      "this machine could not be measured, by which a plan is found; say how "
+      "ranks share a step, as in --parallel data=",
+      ranks);
+}
+
+Cluster read_measured(const std::string& path, int64_t ranks) {
+  const Cluster cluster = load_cluster(path);
+  WEFT_CHECK_USER(
+      device_count(cluster) == ranks,
+      path,
+      ": it has ",
+      device_count(cluster),
+      " devices, and should have ",
+      ranks,
+      "; remove it, and it is measured again");
+  return cluster;
+}
+
 }  // namespace
 
-std::string measured_cluster_path(int64_t ranks, int threads) {
-  return (cache_folder() / "weft" / host_name() /
+std::optional<std::string> measured_cluster_path(int64_t ranks, int threads) {
+  const auto cache = cache_folder();
+  if (!cache) {
+    return std::nullopt;
+  }
+  return (*cache / "weft" / host_name() /
           cat(ranks, "_ranks_", threads, "_threads.cluster"))
       .string();
+}
+
+void make_cache_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code error;
+  const bool was_there = fs::exists(folder, error);
+  fs::create_directories(folder, error);
+  if (!error && !was_there) {
+    fs::permissions(folder, fs::perms::owner_all, error);
+  }
+  WEFT_CHECK_USER(
+      !error,
+      "cannot make the folder of ",
+      path,
+      ", which keeps what is measured of this machine: ",
+      error.message(),
+      "; set XDG_CACHE_HOME, or say how ranks share a step with --parallel");
 }
 
 int start_measuring(
@@ -66,52 +141,27 @@ int start_measuring(
 
 Cluster measured_cluster(
     int64_t ranks, int threads, bool is_quiet, bool oversubscribe) {
-  const std::string path = measured_cluster_path(ranks, threads);
-  if (!std::filesystem::exists(path)) {
-    std::error_code error;
-    std::filesystem::create_directories(
-        std::filesystem::path(path).parent_path(), error);
-    WEFT_CHECK_USER(
-        !error,
-        "cannot make the folder of ",
-        path,
-        ", which keeps what is measured of this machine: ",
-        error.message(),
-        "; set XDG_CACHE_HOME, or say how ranks share a step with --parallel");
-    if (!is_quiet) {
-      std::cerr << cat(
-          "weft: measuring this machine with ",
-          ranks,
-          " ranks, once, into ",
-          path,
-          "\n");
-    }
-    const int status = start_measuring(
-        ranks,
-        {.folder = std::filesystem::temp_directory_path().string(),
-         .threads = threads,
-         .rounds = kQuickRounds,
-         .oversubscribe = oversubscribe},
-        path);
-    if (status > kSignalStatus) {
-      throw CLI::RuntimeError(status);
-    }
-    WEFT_CHECK_USER(
-        status == 0,
-        "this machine could not be measured, by which a plan is found; say how "
-        "ranks share a step, as in --parallel data=",
-        ranks);
+  const std::optional<std::string> kept = measured_cluster_path(ranks, threads);
+  std::string why = "neither HOME nor XDG_CACHE_HOME is set";
+  if (kept) {
+    make_cache_folder(*kept);
+    why = distrust(std::filesystem::path(*kept).parent_path().string());
+    why = why.empty() ? distrust(*kept) : why;
   }
-  const Cluster cluster = load_cluster(path);
-  WEFT_CHECK_USER(
-      device_count(cluster) == ranks,
-      path,
-      ": it has ",
-      device_count(cluster),
-      " devices, and should have ",
-      ranks,
-      "; remove it, and it is measured again");
-  return cluster;
+  if (why.empty()) {
+    if (!std::filesystem::exists(*kept)) {
+      measure_into(*kept, ranks, threads, is_quiet, oversubscribe);
+    }
+    return read_measured(*kept, ranks);
+  }
+  if (!is_quiet) {
+    std::cerr << cat(
+        "weft: what is measured of this machine is not kept: ", why, "\n");
+  }
+  const TemporaryFolder folder;
+  const std::string path = folder.file("this.cluster");
+  measure_into(path, ranks, threads, is_quiet, oversubscribe);
+  return read_measured(path, ranks);
 }
 
 }  // namespace weft

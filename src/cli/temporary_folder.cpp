@@ -13,7 +13,7 @@ TemporaryFolder::TemporaryFolder() {
   std::string pattern = (fs::temp_directory_path() / "weft.XXXXXX").string();
   WEFT_CHECK_USER(
       ::mkdtemp(pattern.data()),
-      "cannot make a folder for the captured graph in ",
+      "cannot make a temporary folder in ",
       fs::temp_directory_path().string(),
       ": set TMPDIR to a folder with room");
   path_ = pattern;

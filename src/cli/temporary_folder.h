@@ -6,7 +6,8 @@
 
 namespace weft {
 
-// A folder that goes away with everything in it.
+// A folder that goes away with everything in it. Its name is not to be guessed,
+// and only this user may look into it.
 class TemporaryFolder {
  public:
   // Throws UserError when there is no room for one.

@@ -2,6 +2,7 @@
 #include "data/token_cache.h"
 
 #include "base/error.h"
+#include "base/trusted_file.h"
 #include "data/token_cache_file.h"
 #include "data/tokenizer.h"
 
@@ -121,9 +122,16 @@ bool write_cache(
     TokenCacheWriter file(aside);
     make([&](std::span<const std::byte> bytes) { file.write(bytes); });
     file.finish(made_from);
+    // Otherwise the next run would not believe it.
+    fs::permissions(
+        aside,
+        fs::perms::group_write | fs::perms::others_write,
+        fs::perm_options::remove);
     is_there = std::rename(aside.c_str(), path.c_str()) == 0;
   } catch (const UserError&) {
     // The tokens are needed, the file is not.
+    is_there = false;
+  } catch (const fs::filesystem_error&) {
     is_there = false;
   }
   if (!is_there) {
@@ -132,7 +140,16 @@ bool write_cache(
   return is_there;
 }
 
-bool take_cache(const std::string& path, uint64_t made_from, Tokenized& into) {
+// `texts_owner` could have changed the texts as well as their tokens.
+bool take_cache(
+    const std::string& path,
+    uint64_t made_from,
+    std::optional<int64_t> texts_owner,
+    Tokenized& into) {
+  into.made_again_because = distrust(path, texts_owner);
+  if (!into.made_again_because.empty()) {
+    return false;
+  }
   TokenCacheOpening opening = open_token_cache(path, made_from);
   if (!opening.cache) {
     into.made_again_because = std::move(opening.why);
@@ -154,7 +171,8 @@ Tokenized tokenize_files(
   result.stream.token_bytes = result.vocabulary <= 1 << 16 ? 2 : 4;
   const uint64_t from = made_from(files, tokenizer_path);
   result.cache = (fs::path(folder) / cache_name(from)).string();
-  result.from_cache = take_cache(result.cache, from, result);
+  const auto owner = owner_of(files.paths.front());
+  result.from_cache = take_cache(result.cache, from, owner, result);
   if (result.from_cache) {
     return result;
   }
@@ -175,7 +193,7 @@ Tokenized tokenize_files(
         "texts changed while they were read; start again when nothing writes "
         "to them");
   }
-  if (is_kept && take_cache(result.cache, from, result)) {
+  if (is_kept && take_cache(result.cache, from, owner, result)) {
     result.made_again_because = why;
     return result;
   }

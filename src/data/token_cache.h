@@ -25,9 +25,10 @@ struct Tokenized {
 // `.weft-tokens-<hash>.tokens` (token_cache_file.h), 2 or 4 bytes a token; the
 // hash is of the tokenizer, and of path, size, time of change, beginning and
 // end of every text. What is there and is not whole, or was made from something
-// else, is made again. Written aside and renamed: several processes may do so
-// at once. Where the folder cannot be written, they stay in memory. Throws
-// UserError when a text changes meanwhile.
+// else, or by a user who could not have changed the texts, is made again.
+// Written aside and renamed: several processes may do so at once. Where the
+// folder cannot be written, they stay in memory. Throws UserError when a text
+// changes meanwhile.
 Tokenized tokenize_files(
     const TextFiles& files,
     const std::string& tokenizer_path,

@@ -55,6 +55,7 @@ class TokenCacheTest : public testing::Test {
     std::string content = read_file(path);
     how(content);
     write_file(path, content);
+    fs::permissions(path, fs::perms(0644));
     const Tokenized again = open();
     EXPECT_FALSE(again.from_cache);
     EXPECT_TRUE(contains(again.made_again_because, why))
@@ -86,6 +87,33 @@ TEST_F(TokenCacheTest, WhatIsNotWholeIsMadeAgain) {
   spoil(
       [](std::string& all) { all[all.size() - 20] ^= 1; },
       "its end was altered");
+}
+
+// Tokens that another user put there, under the name that these texts give.
+TEST_F(TokenCacheTest, OneOfAnotherUserIsMadeAgain) {
+  const std::string tokens = tokens_of(open());
+  const std::string path = one_cache(folder_.path());
+  EXPECT_TRUE(open().from_cache);
+  fs::permissions(path, fs::perms::others_write, fs::perm_options::add);
+  const Tokenized again = open();
+  EXPECT_FALSE(again.from_cache);
+  EXPECT_TRUE(contains(again.made_again_because, "may be written by others"));
+  EXPECT_TRUE(open().from_cache);
+  const TestFolder other;
+  fs::rename(path, other / "tokens");
+  fs::create_symlink(other / "tokens", path);
+  EXPECT_FALSE(open().from_cache);
+  EXPECT_TRUE(open().from_cache);
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can give a file away";
+  }
+  ASSERT_EQ(::chown(path.c_str(), 12'345, 12'345), 0);
+  EXPECT_FALSE(open().from_cache);
+  ASSERT_EQ(::chown(path.c_str(), 12'345, 12'345), 0);
+  // Whose the texts are may say what their tokens are.
+  ASSERT_EQ(::chown((folder_ / "a.txt").c_str(), 12'345, 12'345), 0);
+  EXPECT_TRUE(open().from_cache);
+  EXPECT_EQ(tokens_of(open()), tokens);
 }
 
 TEST_F(TokenCacheTest, OneOfOtherTextsIsMadeAgain) {

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
@@ -27,7 +28,9 @@ std::byte* map(int fd, size_t bytes) {
 SharedSegment SharedSegment::create(size_t bytes) {
   SharedSegment segment;
   segment.fd_ = ::memfd_create("weft", MFD_CLOEXEC);
-  if (segment.fd_ >= 0 &&
+  // The others open it by its number in this process, which the kernel allows
+  // to who may look into this process alone; the mode says so too.
+  if (segment.fd_ >= 0 && ::fchmod(segment.fd_, S_IRUSR | S_IWUSR) == 0 &&
       ::ftruncate(segment.fd_, static_cast<off_t>(bytes)) == 0) {
     segment.data_ = map(segment.fd_, bytes);
   }
