@@ -38,6 +38,7 @@ from torch.optim import Optimizer
 from weft import hugging_face
 from weft._weft import UserError
 from weft.capture import capture_function
+from weft.model_folder import add_model_folder, hint_for, module_name
 
 
 def main(arguments):
@@ -106,10 +107,11 @@ def load_function(model):
     path = pathlib.Path(file)
     if not path.is_file():
         raise UserError(f"{file}: no such file")
-    sys.path.insert(0, str(path.parent.resolve()))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    add_model_folder(str(path.parent.resolve()))
+    name_of_module = module_name(path)
+    spec = importlib.util.spec_from_file_location(name_of_module, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name_of_module] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -219,7 +221,7 @@ def is_same(filename, file):
 
 def describe(error):
     # PyTorch appends its C++ stack to some messages.
-    text = str(error).split("\nException raised from")[0].strip()
+    text = str(error).split("\nException raised from")[0].strip() + hint_for(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

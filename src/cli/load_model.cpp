@@ -27,14 +27,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As `python -m MODULE`, but that what importing PyTorch makes is not looked
-// through for garbage again and again, a quarter of the time.
+// As `python -P -m MODULE` (-P is newer than the oldest Python we run on): a
+// torch.py in the folder where `weft` is called is none of ours. And what
+// importing PyTorch makes is not looked through for garbage again and again, a
+// quarter of the time.
 std::vector<std::string> python_words(
     const std::string& python, std::string_view module) {
   return {
       python,
       "-c",
-      cat("import gc; gc.disable(); import runpy; runpy.run_module('",
+      cat("import sys; sys.path[:1] == [''] and sys.path.pop(0); import gc; "
+          "gc.disable(); import runpy; runpy.run_module('",
           module,
           "', run_name='__main__')")};
 }
