@@ -20,7 +20,7 @@ die() {
 # Everything the result depends on. .venv/bin/python is part of it so that a
 # removed or broken environment is made again.
 fingerprint() {
-  sha256sum requirements/dev.txt requirements/system.txt tools/setup.sh
+  sha256sum requirements/dev.txt requirements/dev.lock requirements/system.txt tools/setup.sh
   "$venv/bin/python" -c 'import sys; print(sys.version, sys.prefix)' 2>/dev/null ||
     echo "no environment"
 }
@@ -110,8 +110,11 @@ make_venv() {
     "$python" -m venv --clear $venv || die "could not make $venv with $python"
   fi
   : >"$log"
+  # Every byte is one that was there when the lock was written. Nothing that it
+  # does not name is installed, another torch least of all.
+  pip_install "requirements/dev.lock" --require-hashes --no-deps -r requirements/dev.lock
+  # What a CPU build requires is in the lock. A CUDA build brings more.
   pip_install "$torch" "$torch"
-  pip_install "requirements/dev.txt" -r requirements/dev.txt
 }
 
 # --- in order ----------------------------------------------------------------

@@ -8,13 +8,13 @@ cd "$(dirname "$0")/.."
 
 folder=.venv/zoo
 stamp=$folder/zoo.stamp
-fingerprint() { sha256sum requirements/zoo.txt; }
+fingerprint() { sha256sum requirements/zoo.lock; }
 
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && exit 0
 
-printf '[zoo] installing requirements/zoo.txt into %s\n' "$folder"
+printf '[zoo] installing requirements/zoo.lock into %s\n' "$folder"
 rm -rf "$folder"
 .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --quiet \
-  --no-deps --target "$folder" -r requirements/zoo.txt
+  --require-hashes --no-deps --target "$folder" -r requirements/zoo.lock
 fingerprint >"$stamp"
 printf '[zoo] ready\n'
