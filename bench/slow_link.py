@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import os
+import secrets
 import shutil
 import subprocess
 
@@ -39,6 +40,7 @@ def slow_link(rate_bits=RATE_BITS):
         if shutil.which(tool) is None:
             raise NoLink(f"there is no `{tool}` (apt install iproute2)")
     names = [f"weft{os.getpid()}{side}" for side in "ab"]
+    secret = secrets.token_hex(16)
     wires = [f"w{os.getpid() % 100000}{side}" for side in "ab"]
     try:
         for name in names:
@@ -71,6 +73,7 @@ def slow_link(rate_bits=RATE_BITS):
                 "MASTER_ADDR": "10.77.0.1",
                 "GLOO_SOCKET_IFNAME": wire,
                 "WEFT_COMMUNICATION": "gloo",
+                "WEFT_SECRET": secret,
             }
             places.append(Place(within, environment))
         yield places

@@ -24,6 +24,7 @@ find_library(WEFT_JEMALLOC NAMES jemalloc libjemalloc.so.2)
 
 if(WEFT_TORCH)
   find_package(WeftTorch REQUIRED)
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
   # From the root of an environment to its packages. Programs find the libraries
   # of torch and HiGHS by it, whatever the environment is called and wherever it

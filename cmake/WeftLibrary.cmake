@@ -92,8 +92,8 @@ function(weft_precompiled_headers)
   endif()
 endfunction()
 
-# weft_target(<target> USES <folder, torch or highs>... [HEADERS <precompiled>]):
-# what every target of ours has in common.
+# weft_target(<target> USES <folder, torch, highs or crypto>...
+# [HEADERS <precompiled>]): what every target of ours has in common.
 function(weft_target target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADERS" "USES")
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
@@ -104,6 +104,8 @@ function(weft_target target)
       set(arg_HEADERS weft_torch_headers)
     elseif(used STREQUAL "highs")
       target_link_libraries(${target} PUBLIC weft::highs)
+    elseif(used STREQUAL "crypto")
+      target_link_libraries(${target} PUBLIC OpenSSL::Crypto)
     else()
       target_link_libraries(${target} PUBLIC weft_${used})
     endif()
@@ -136,8 +138,8 @@ function(weft_gtest name)
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600)
 endfunction()
 
-# weft_library(<folder> USES <folder, torch or highs>...): all sources of the
-# folder.
+# weft_library(<folder> USES <folder, torch, highs or crypto>...): all sources
+# of the folder.
 # A main.cpp is left out: a program has one, a library and its tests have none.
 function(weft_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES")

@@ -3,8 +3,8 @@
 
 The allowed edges are the ```layers block of ARCHITECTURE.md. The build links
 the same edges, so this check also refuses a CMake file that links two of our
-libraries by hand. LibTorch counts as one folder, `torch`, and HiGHS as
-one, `highs`.
+libraries by hand. LibTorch counts as one folder, `torch`, HiGHS as one,
+`highs`, and OpenSSL's libcrypto as one, `crypto`.
 
 And when a file turns characters into numbers by itself: what
 src/base/number.h does is checked for every text at once.
@@ -16,9 +16,10 @@ import re
 import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([A-Za-z0-9_]+)/')
+CRYPTO = {"openssl"}
 TORCH = {"torch", "ATen", "c10", "caffe2", "gloo", "pybind11"}
 # What is no folder of ours.
-OUTSIDE = {"torch", "highs"}
+OUTSIDE = {"torch", "highs", "crypto"}
 NUMBERS_HOME = pathlib.Path("src/base/number.cpp")
 HAND_MADE_NUMBER = re.compile(
     r"\b(from_chars|sto[ild]|stof|stoll|stoull?|strto[a-z]+|ato[ifl]l?|sscanf|lexical_cast)\s*\("
@@ -62,7 +63,7 @@ def bad_includes(root, layers):
             match = INCLUDE.match(line)
             if not match:
                 continue
-            used = "torch" if match[1] in TORCH else match[1]
+            used = "torch" if match[1] in TORCH else "crypto" if match[1] in CRYPTO else match[1]
             if used in known and used not in layers[folder] | {folder}:
                 yield f"{name}:{number}: {folder} may not include {used}"
 

@@ -4,10 +4,12 @@
 #include "execute/gloo.h"
 
 #include "base/error.h"
+#include "execute/store_socket.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <thread>
 #include <utility>
@@ -20,8 +22,17 @@ using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 // Gloo's own limit comes after ours, which can name the rank at fault.
 constexpr int64_t kMoreSeconds = 60;
 
-bool is_this_machine(const std::string& host) {
-  return host == "localhost" || host.rfind("127.", 0) == 0;
+// Which address this rank's connections are on: a loopback where all ranks are
+// of this machine, else the one by which it reaches the store, so that nothing
+// listens on another network. GLOO_SOCKET_IFNAME names another; empty: what
+// c10d chooses.
+std::string own_address(const Rendezvous& rendezvous) {
+  if (is_this_machine(rendezvous.host)) {
+    return "127.0.0.1";
+  }
+  return std::getenv("GLOO_SOCKET_IFNAME") != nullptr
+             ? ""
+             : address_towards(rendezvous.host, rendezvous.port);
 }
 
 // Meeting the others has no way to be given up: it gets a thread, which is left
@@ -33,9 +44,9 @@ Group meet(
     Watch& watch) {
   auto options = c10d::ProcessGroupGloo::Options::create_default(
       std::chrono::seconds(rendezvous.timeout_seconds + kMoreSeconds));
-  if (is_this_machine(rendezvous.host)) {
+  if (const std::string address = own_address(rendezvous); !address.empty()) {
     options->devices = {
-        c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
+        c10d::ProcessGroupGloo::createDeviceForHostname(address)};
   }
   const auto here = std::find(ranks.begin(), ranks.end(), rendezvous.rank);
   auto promise = std::make_shared<std::promise<Group>>();

@@ -5,9 +5,8 @@
 #include "execute/held_signals.h"
 #include "execute/process.h"
 #include "execute/rank_room.h"
-
-#include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include "execute/secret.h"
+#include "execute/store_server.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +15,6 @@
 #include <cstring>
 #include <iostream>
 #include <map>
-#include <random>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -33,37 +31,18 @@ using Clock = std::chrono::steady_clock;
 // A process that a signal ended has this and the signal's number as its status.
 constexpr int kSignalStatus = 128;
 
-c10::intrusive_ptr<c10d::TCPStore> keep_store() {
-  c10d::TCPStoreOptions options;
-  options.port = 0;
-  options.isServer = true;
-  options.waitWorkers = false;
-  try {
-    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  } catch (const c10::Error& error) {
-    throw UserError(
-        cat("cannot listen on 127.0.0.1 for the ranks: ",
-            error.what_without_backtrace()));
-  }
-}
-
-std::string fresh_name() {
-  std::random_device random;
-  return cat(::getpid(), ".", random(), random());
-}
-
 // The environment of one rank, ready before the fork, after which memory must
 // not be asked for.
 class RankEnvironment {
  public:
-  RankEnvironment(
-      int64_t rank, int64_t ranks, int port, const std::string& start) {
+  RankEnvironment(int64_t rank, int64_t ranks, const std::string& start) {
     const std::map<std::string, std::string> own = {
         {"RANK", cat(rank)},
         {"LOCAL_RANK", cat(rank)},
         {"WORLD_SIZE", cat(ranks)},
         {"MASTER_ADDR", "127.0.0.1"},
-        {"MASTER_PORT", cat(port)},
+        // They meet at a socket that has no port.
+        {"MASTER_PORT", "0"},
         {kStartVariable, start}};
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string text = *entry;
@@ -297,6 +276,10 @@ class Ranks {
 
 }  // namespace
 
+std::string launcher_socket(const std::string& start) {
+  return cat("weft/", start);
+}
+
 int start_ranks(
     int64_t ranks,
     const std::vector<std::string>& arguments,
@@ -309,10 +292,11 @@ int start_ranks(
     argv.push_back(argument.data());
   }
   argv.push_back(nullptr);
-  const std::string start = fresh_name();
+  const std::string start = cat(::getpid(), ".", unguessable_name());
   // Before the store's threads begin, so that no signal goes to them.
   const HeldSignals signals;
-  const auto store = keep_store();
+  const StoreServer store(
+      listen_at({.name = launcher_socket(start)}), std::nullopt);
   Ranks running(signals, ranks, options);
   for (int64_t rank = 0;; ++rank) {
     // Also after the last one, which was not there yet when a terminal sent its
@@ -323,8 +307,7 @@ int start_ranks(
     if (rank == ranks) {
       return running.wait();
     }
-    running.start(
-        rank, argv, RankEnvironment(rank, ranks, store->getPort(), start));
+    running.start(rank, argv, RankEnvironment(rank, ranks, start));
   }
 }
 

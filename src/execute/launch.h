@@ -11,6 +11,10 @@ namespace weft {
 // Set for ranks that start_ranks started, to a text no other start has.
 inline constexpr const char* kStartVariable = "WEFT_START";
 
+// Of the store that start_ranks keeps for that start: no port, and nobody but
+// processes of this user, in this network namespace, gets there.
+std::string launcher_socket(const std::string& start);
+
 struct StartOptions {
   // Each rank on a core of its own, in turn among those this process may use.
   bool pin = false;

@@ -52,6 +52,7 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   const char* run = std::getenv("TORCHELASTIC_RUN_ID");
   if (std::getenv(kStartVariable) != nullptr) {
     rendezvous.has_agent = true;
+    rendezvous.launcher_socket = launcher_socket(variable(kStartVariable));
     rendezvous.prefix = cat("weft/", variable(kStartVariable));
   } else if (run != nullptr) {
     const char* restart = std::getenv("TORCHELASTIC_RESTART_COUNT");
@@ -74,12 +75,20 @@ std::string rank_name(const Rendezvous& rendezvous, int64_t rank) {
              : rendezvous.rank_names.at(static_cast<size_t>(rank));
 }
 
+std::string meeting_place(const Rendezvous& rendezvous) {
+  return rendezvous.launcher_socket.empty()
+             ? cat(rendezvous.host, ":", rendezvous.port)
+             : "the launcher";
+}
+
+bool is_this_machine(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 std::string store_does_not_answer(const Rendezvous& rendezvous) {
   return cat(
       "the store at ",
-      rendezvous.host,
-      ":",
-      rendezvous.port,
+      meeting_place(rendezvous),
       " does not answer: ",
       rendezvous.has_agent ? "the process that started the ranks is gone"
                            : cat(rank_name(rendezvous, 0),

@@ -20,6 +20,9 @@ struct Rendezvous {
   // Another process, weft's or torchrun's, keeps the store there; else rank 0
   // does.
   bool has_agent = false;
+  // Where the process that started the ranks keeps the store (StoreAddress);
+  // empty: someone else started them.
+  std::string launcher_socket = {};
   // Before every key in the store, so that a restart never reads what an
   // earlier start wrote.
   std::string prefix = "weft";
@@ -39,6 +42,12 @@ std::string rank_name(const Rendezvous& rendezvous, int64_t rank);
 // they are there; nullopt without RANK. Throws UserError when one is missing or
 // makes no sense.
 std::optional<Rendezvous> rendezvous_from_environment();
+
+// Where the ranks meet, for messages: "10.0.0.1:29500", or "the launcher".
+std::string meeting_place(const Rendezvous& rendezvous);
+
+// Whether a name or address of a host is a loopback: all ranks are here then.
+bool is_this_machine(const std::string& host);
 
 // What to say when the store does not answer any more.
 std::string store_does_not_answer(const Rendezvous& rendezvous);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks of a run, by c10d's TCPStore.
+// All ranks of a run, by the store they meet at (run_store.h).
 #include "base/error.h"
 #include "base/number.h"
-#include "execute/bounded_store.h"
 #include "execute/c10d_backends.h"
 #include "execute/c10d_communicator.h"
 #include "execute/communicator.h"
 #include "execute/process.h"
+#include "execute/run_store.h"
 #include "execute/shared_communicator.h"
 #include "execute/watch.h"
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -62,28 +61,13 @@ bool comes(
   return true;
 }
 
-Store open_store(const Rendezvous& rendezvous, bool may_keep) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(rendezvous.port);
-  options.isServer = may_keep && rendezvous.rank == 0 && !rendezvous.has_agent;
-  options.waitWorkers = false;
-  options.timeout = std::chrono::seconds(rendezvous.timeout_seconds);
-  const auto open = [host = rendezvous.host, options]() -> Store {
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
-  };
-  const auto stall = std::chrono::seconds(rendezvous.stall_seconds);
-  // The second time it is known to be there.
-  const auto limit = may_keep ? options.timeout + stall : stall;
-  return c10::make_intrusive<c10d::PrefixStore>(
-      rendezvous.prefix, c10::make_intrusive<BoundedStore>(open, limit, stall));
-}
-
 // The rank's introduction; when it does not come in time, or another rank has
 // found one missing, all say so with the same words.
 std::string introduction_of(
     const Store& store,
     const Rendezvous& rendezvous,
     int64_t rank,
+    bool is_store_here,
     Clock::time_point deadline) {
   constexpr const char* kMissing = "missing";
   const std::string key = cat("process.", rank);
@@ -94,15 +78,13 @@ std::string introduction_of(
     const std::string message =
         cat(rank_name(rendezvous, rank),
             " did not come to ",
-            rendezvous.host,
-            ":",
-            rendezvous.port,
+            meeting_place(rendezvous),
             " within ",
             rendezvous.timeout_seconds,
             " s: see what it says, or start it");
     const std::vector<uint8_t> first = store->compareSet(
         kMissing, {}, std::vector<uint8_t>(message.begin(), message.end()));
-    if (rendezvous.rank == 0 && !rendezvous.has_agent) {
+    if (is_store_here) {
       // The store ends with this process, and the others are to read it.
       std::this_thread::sleep_for(4 * kLookForMissing);
     }
@@ -113,16 +95,22 @@ std::string introduction_of(
 
 // Tells who this process is and returns who the others are, by rank.
 std::vector<ProcessId> introduce(
-    const Store& store, const Rendezvous& rendezvous) {
+    const Store& store, const Rendezvous& rendezvous, bool is_store_here) {
   put(store, cat("process.", rendezvous.rank), print(this_process()));
   const Clock::time_point deadline =
       Clock::now() + std::chrono::seconds(rendezvous.timeout_seconds);
   std::vector<ProcessId> processes;
   for (int64_t rank = 0; rank < rendezvous.size; ++rank) {
-    processes.push_back(
-        parse_process_id(introduction_of(store, rendezvous, rank, deadline)));
+    processes.push_back(parse_process_id(
+        introduction_of(store, rendezvous, rank, is_store_here, deadline)));
   }
   return processes;
+}
+
+// Messages about a store that is gone say who kept it.
+Rendezvous with_keeper(Rendezvous rendezvous, const RunStore& store) {
+  rendezvous.has_agent = !store.is_kept_by_rank_0();
+  return rendezvous;
 }
 
 // c10d warns of a broken connection with a page of stack, in which the one
@@ -170,9 +158,14 @@ class StoreWorld : public World {
   explicit StoreWorld(const Rendezvous& rendezvous)
       : rendezvous_(rendezvous),
         wanted_(wanted()),
-        store_(open_store(rendezvous, true)),
-        processes_(introduce(store_, rendezvous)),
-        watch_(open_store(rendezvous, false), rendezvous, processes_) {}
+        run_store_(rendezvous),
+        store_(run_store_.open(first_limit(rendezvous))),
+        processes_(introduce(store_, rendezvous, run_store_.is_kept_here())),
+        // The second time it is known to be there.
+        watch_(
+            run_store_.open(std::chrono::seconds(rendezvous.stall_seconds)),
+            with_keeper(rendezvous, run_store_),
+            processes_) {}
 
   std::unique_ptr<Communicator> group(
       const std::vector<int64_t>& ranks, c10::DeviceType device) override {
@@ -323,6 +316,8 @@ class StoreWorld : public World {
 
   const Rendezvous rendezvous_;
   const Wanted wanted_;
+  // Before its connections, so that they are closed before it is.
+  const RunStore run_store_;
   const Store store_;
   const std::vector<ProcessId> processes_;
   Watch watch_;
@@ -351,9 +346,7 @@ std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
     throw UserError(
         cat(rank_name(rendezvous, rendezvous.rank),
             " did not find the other ranks at ",
-            rendezvous.host,
-            ":",
-            rendezvous.port,
+            meeting_place(rendezvous),
             ": ",
             error.what_without_backtrace()));
   }
