@@ -33,7 +33,7 @@ struct AnyAddress {
 };
 
 // A name that begins with a zero lies in no folder, and ends with its socket.
-AnyAddress named(const std::string& name) {
+AnyAddress address_named(const std::string& name) {
   AnyAddress address;
   auto* local = reinterpret_cast<sockaddr_un*>(&address.storage);
   WEFT_CHECK_USER(
@@ -174,7 +174,7 @@ std::string print(const StoreAddress& address) {
 Socket listen_at(const StoreAddress& address) {
   Socket socket = address.name.empty()
                       ? listen_on_host(address.host, address.port)
-                      : listen_on(named(address.name));
+                      : listen_on(address_named(address.name));
   WEFT_CHECK_USER(
       socket.is_open(),
       "cannot listen for the ranks at ",
@@ -198,7 +198,7 @@ int port_of(const Socket& listening) {
 
 Socket connect_to(const StoreAddress& address) {
   if (!address.name.empty()) {
-    const AnyAddress there = named(address.name);
+    const AnyAddress there = address_named(address.name);
     Socket socket = open_socket(AF_UNIX);
     if (::connect(socket.fd(), there.get(), there.bytes) != 0) {
       return {};
