@@ -200,13 +200,16 @@ TEST(ProgramVerify, WhatIsNoLayoutAtAll) {
 TEST(ProgramVerify, MeshesAreMeshes) {
   EXPECT_EQ(
       message_with("<data=2>", "<data=0>"),
-      "p:1:17: [mesh] axis data must have a positive size, has 0");
+      "p:1:23: the size of axis data must be a whole number, from 1 to "
+      "1,000,000, found 0");
   EXPECT_EQ(
       message_with("<data=2>", "<a=4294967296, b=4294967296>"),
-      "p:1:17: [mesh] more ranks than 64 bits can count");
+      "p:1:20: the size of axis a must be a whole number, from 1 to "
+      "1,000,000, found 4294967296");
   EXPECT_EQ(
       message_with("<data=2>", "<a=9223372036854775807>, <b=2>"),
-      "p:1:17: [mesh] more ranks than 64 bits can count");
+      "p:1:20: the size of axis a must be a whole number, from 1 to "
+      "1,000,000, found 9223372036854775807");
 }
 
 TEST(ProgramVerify, Layouts) {
