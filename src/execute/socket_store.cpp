@@ -2,6 +2,7 @@
 #include "execute/socket_store.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <c10/util/Exception.h>
 
@@ -32,6 +33,12 @@ std::string as_field(const std::vector<uint8_t>& value) {
 
 std::vector<uint8_t> as_value(const std::string& field) {
   return {field.begin(), field.end()};
+}
+
+int64_t number_in(const StoreMessage& answer) {
+  const auto number = read_integer(answer.fields.at(0));
+  WEFT_CHECK_USER(number, "the store has answered without a number");
+  return *number;
 }
 
 }  // namespace
@@ -191,7 +198,7 @@ std::vector<uint8_t> SocketStore::get(const std::string& key) {
 }
 
 int64_t SocketStore::add(const std::string& key, int64_t value) {
-  return std::stoll(ask({StoreWord::Add, {key, cat(value)}}).fields.at(0));
+  return number_in(ask({StoreWord::Add, {key, cat(value)}}));
 }
 
 bool SocketStore::deleteKey(const std::string& key) {
@@ -202,9 +209,7 @@ bool SocketStore::check(const std::vector<std::string>& keys) {
   return ask({StoreWord::Check, keys}).fields.at(0) == "1";
 }
 
-int64_t SocketStore::getNumKeys() {
-  return std::stoll(ask({StoreWord::Count}).fields.at(0));
-}
+int64_t SocketStore::getNumKeys() { return number_in(ask({StoreWord::Count})); }
 
 void SocketStore::wait(const std::vector<std::string>& keys) {
   wait(keys, timeout_);

@@ -2,9 +2,10 @@
 #include "execute/store_protocol.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
-#include <charconv>
 #include <cstring>
+#include <optional>
 
 namespace weft {
 namespace {
@@ -49,14 +50,9 @@ std::string field_of(const std::vector<uint8_t>& value) {
 }
 
 int64_t number_of_field(const std::string& field) {
-  int64_t number = 0;
-  const char* end = field.data() + field.size();
-  const auto read = std::from_chars(field.data(), end, number);
-  WEFT_CHECK_USER(
-      read.ec == std::errc{} && read.ptr == end,
-      "not a number: ",
-      quote(field));
-  return number;
+  const std::optional<int64_t> number = read_integer(field);
+  WEFT_CHECK_USER(number, "not a number: ", quote(field));
+  return *number;
 }
 
 void expect_fields(const StoreMessage& question, bool is_right) {

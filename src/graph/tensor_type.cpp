@@ -256,7 +256,8 @@ TensorType parse_type(Scanner& scanner) {
   }
   TensorType type = make_type(*dtype, std::move(sizes), std::move(strides));
   const auto bytes = count_storage_bytes(type);
-  if (!is_countable(type.dtype, type.sizes) || !bytes || *bytes > kMostTensorBytes) {
+  if (!is_countable(type.dtype, type.sizes) || !bytes ||
+      *bytes > kMostTensorBytes) {
     scanner.fail_at(
         start,
         cat("the type has more bytes than any machine: at most ",

@@ -102,8 +102,8 @@ Rule loss_backward_rule(
 std::vector<TensorType> loss_types(
     const ElementwiseLoss& loss, const Function& function, const Node& node) {
   // What is made of several calls starts from 1 - target, and goes on in place.
-  const TensorType& input = type_arg(
-      function, node, loss.input_position + (loss.composite ? 1 : 0));
+  const TensorType& input =
+      type_arg(function, node, loss.input_position + (loss.composite ? 1 : 0));
   if (loss.reduction(node) != kNone) {
     return {make_type(input.dtype, {})};
   }
