@@ -10,6 +10,7 @@
 #include "cli/number_flags.h"
 #include "cli/temporary_folder.h"
 #include "cli/terminal.h"
+#include "cli/wait_for_python.h"
 #include "ops/verify_calls.h"
 
 #include <CLI/CLI.hpp>
@@ -19,7 +20,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace weft {
@@ -95,10 +95,7 @@ int run(const std::vector<std::string>& words) {
     ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return wait_for_python(child);
 }
 
 [[noreturn]] void fail_python(

@@ -60,8 +60,10 @@ auto BoundedStore::ask(Milliseconds limit, Call call) const {
 }
 
 BoundedStore::BoundedStore(
-    Open open, Milliseconds open_limit, Milliseconds limit)
-    : limit_(limit), line_(std::make_shared<Line>()) {
+    Open open, Milliseconds open_limit, Milliseconds limit, Waiting waiting)
+    : limit_(limit),
+      waiting_(std::move(waiting)),
+      line_(std::make_shared<Line>()) {
   thread_ = std::thread([line = line_] { run(line); });
   const auto job = std::make_shared<Job>();
   job->work = [open = std::move(open)](c10::intrusive_ptr<c10d::Store>& store) {
@@ -131,6 +133,11 @@ void BoundedStore::finish(
           return job->is_done;
         });
     left -= std::min<Clock::duration>(Clock::now() - begin, 2 * kStoreLook);
+    if (!job->is_done && waiting_) {
+      lock.unlock();
+      waiting_(std::chrono::duration_cast<Milliseconds>(limit - left));
+      lock.lock();
+    }
   }
   if (!job->is_done) {
     // One that was not begun is not made later, when nobody expects it.
@@ -151,7 +158,7 @@ c10::intrusive_ptr<c10d::Store> BoundedStore::clone() {
   auto copy =
       ask(limit_ + timeout_, [](Store& store) { return store.clone(); });
   return c10::make_intrusive<BoundedStore>(
-      [copy] { return copy; }, limit_, limit_);
+      [copy] { return copy; }, limit_, limit_, waiting_);
 }
 
 void BoundedStore::set(

@@ -23,12 +23,16 @@ class BoundedStore : public c10d::Store {
  public:
   using Open = std::function<c10::intrusive_ptr<c10d::Store>()>;
 
+  // Told about ten times a second how long a call has had no answer.
+  using Waiting = std::function<void(std::chrono::milliseconds)>;
+
   // Throws what `open` throws; c10::Error when it takes longer than
   // `open_limit`.
   BoundedStore(
       Open open,
       std::chrono::milliseconds open_limit,
-      std::chrono::milliseconds limit);
+      std::chrono::milliseconds limit,
+      Waiting waiting = nullptr);
   // Leaves the thread behind when a call is still under way.
   ~BoundedStore() override;
   BoundedStore(const BoundedStore&) = delete;
@@ -74,6 +78,7 @@ class BoundedStore : public c10d::Store {
   auto ask(std::chrono::milliseconds limit, Call call) const;
 
   const std::chrono::milliseconds limit_;
+  const Waiting waiting_;
   const std::shared_ptr<Line> line_;
   std::thread thread_;
 };

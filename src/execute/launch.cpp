@@ -3,9 +3,13 @@
 
 #include "base/error.h"
 #include "execute/held_signals.h"
+#include "execute/memory_group.h"
+#include "execute/open_files.h"
 #include "execute/process.h"
 #include "execute/rank_room.h"
+#include "execute/rendezvous.h"
 #include "execute/secret.h"
+#include "execute/stopped_ranks.h"
 #include "execute/store_server.h"
 
 #include <algorithm>
@@ -107,8 +111,17 @@ int exit_code(int status) {
 // The running ranks, from the first to the last one's end.
 class Ranks {
  public:
-  Ranks(const HeldSignals& signals, int64_t ranks, const StartOptions& options)
-      : signals_(signals), ranks_(ranks), options_(options) {}
+  // `tell_ended` lets the others know that a rank has ended.
+  Ranks(
+      const HeldSignals& signals,
+      int64_t ranks,
+      const StartOptions& options,
+      std::function<void(const std::string&)> tell_ended)
+      : signals_(signals),
+        ranks_(ranks),
+        options_(options),
+        tell_ended_(std::move(tell_ended)),
+        stopped_(std::chrono::seconds(stall_seconds_from_environment())) {}
   ~Ranks() { end_all(); }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -134,6 +147,7 @@ class Ranks {
       fail_to_start(rank, errno);
     }
     running_[child] = rank;
+    memory_.note(child);
   }
 
   // They have done nothing yet that would have to be saved.
@@ -159,6 +173,7 @@ class Ranks {
         pass_on(stop);
       }
       reap();
+      look_at_stopped();
       const bool is_over = !failures_.empty() && Clock::now() > deadline_;
       const bool is_said = failures_.empty() || failed_ != 0;
       if (!is_said && (is_over || !is_one_ending())) {
@@ -185,17 +200,67 @@ class Ranks {
     int status = 0;
     for (auto rank = running_.begin(); rank != running_.end();) {
       const auto here = rank++;
-      if (::waitpid(here->first, &status, WNOHANG) != here->first) {
+      if (::waitpid(here->first, &status, WNOHANG | WUNTRACED | WCONTINUED) !=
+          here->first) {
+        memory_.note(here->first);
         continue;
       }
-      if (exit_code(status) != 0) {
-        if (failures_.empty()) {
-          deadline_ =
-              Clock::now() + std::chrono::seconds(options_.grace_seconds);
-        }
-        failures_.push_back({here->second, status});
+      if (WIFSTOPPED(status)) {
+        stopped_.stopped(here->second);
+        continue;
       }
+      stopped_.goes_on(here->second);
+      if (WIFCONTINUED(status)) {
+        continue;
+      }
+      note_end(here->first, here->second, status);
       running_.erase(here);
+    }
+  }
+
+  void note_end(pid_t pid, int64_t rank, int status) {
+    std::string how = ending(status);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+      if (const auto why = memory_.explain(pid)) {
+        how +=
+            cat(": ", *why, options_.memory_of ? options_.memory_of(rank) : "");
+      }
+    }
+    tell_ended_(cat(name(rank), " ", how));
+    if (exit_code(status) == 0) {
+      return;
+    }
+    if (failures_.empty()) {
+      deadline_ = Clock::now() + std::chrono::seconds(options_.grace_seconds);
+    }
+    failures_.push_back({rank, status, how});
+  }
+
+  // A stopped rank is named, and ended when nobody waits for it any longer: at
+  // once after another has failed, since it can neither say why nor leave.
+  void look_at_stopped() {
+    stopped_.look();
+    for (const int64_t rank : stopped_.to_name()) {
+      std::cerr << cat("weft: warning: ",
+                       name(rank),
+                       " is stopped, and holds up the others: kill -CONT ",
+                       process(rank),
+                       " lets it go on\n")
+                << std::flush;
+    }
+    for (const int64_t rank :
+         failed_ != 0 ? stopped_.ranks() : stopped_.to_end()) {
+      if (failed_ == 0) {
+        tell_ended_(cat(name(rank), " was ended, since it was stopped,"));
+        std::cerr << cat("weft: ",
+                         name(rank),
+                         " has been stopped for more than ",
+                         stall_seconds_from_environment(),
+                         " s (WEFT_STALL_SECONDS), and is ended\n")
+                  << std::flush;
+      }
+      ::kill(process(rank), SIGKILL);
+      stopped_.goes_on(rank);
     }
   }
 
@@ -217,11 +282,7 @@ class Ranks {
     const Failure& cause =
         killed == failures_.end() ? failures_.front() : *killed;
     failed_ = exit_code(cause.status);
-    const std::string name =
-        options_.rank_names.empty()
-            ? cat("rank ", cause.rank)
-            : options_.rank_names.at(static_cast<size_t>(cause.rank));
-    std::cerr << cat("weft: ", name, " ", ending(cause.status), "\n")
+    std::cerr << cat("weft: ", name(cause.rank), " ", cause.how, "\n")
               << std::flush;
   }
 
@@ -239,6 +300,21 @@ class Ranks {
                               "fewer ranks, or raise ulimit -u or pids.max of "
                               "the control group"
                             : ""));
+  }
+
+  std::string name(int64_t rank) const {
+    return options_.rank_names.empty()
+               ? cat("rank ", rank)
+               : options_.rank_names.at(static_cast<size_t>(rank));
+  }
+
+  // Of a rank that runs.
+  pid_t process(int64_t rank) const {
+    return std::find_if(
+               running_.begin(),
+               running_.end(),
+               [rank](const auto& each) { return each.second == rank; })
+        ->first;
   }
 
   void kill_all(int signal) {
@@ -261,11 +337,15 @@ class Ranks {
   struct Failure {
     int64_t rank = 0;
     int status = 0;
+    std::string how;
   };
 
   const HeldSignals& signals_;
   const int64_t ranks_;
   const StartOptions options_;
+  const std::function<void(const std::string&)> tell_ended_;
+  StoppedRanks stopped_;
+  MemoryKills memory_;
   std::map<pid_t, int64_t> running_;
   std::vector<Failure> failures_;
   int failed_ = 0;
@@ -285,6 +365,7 @@ int start_ranks(
     const std::vector<std::string>& arguments,
     const StartOptions& options) {
   verify_room({ranks, options.asked_by, options.oversubscribe});
+  need_open_files(open_files_of_run(ranks));
   std::string program = "weft";
   std::vector<std::string> copies = arguments;
   std::vector<char*> argv = {program.data()};
@@ -297,7 +378,10 @@ int start_ranks(
   const HeldSignals signals;
   const StoreServer store(
       listen_at({.name = launcher_socket(start)}), std::nullopt);
-  Ranks running(signals, ranks, options);
+  Ranks running(signals, ranks, options, [&](const std::string& how) {
+    const std::vector<uint8_t> text(how.begin(), how.end());
+    store.keys()->compareSet(ended_key(start), std::vector<uint8_t>(), text);
+  });
   for (int64_t rank = 0;; ++rank) {
     // Also after the last one, which was not there yet when a terminal sent its
     // signal to all of us.

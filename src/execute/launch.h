@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct StartOptions {
   // (rank_room.h).
   std::string asked_by = "the run";
   bool oversubscribe = false;
+  // Of a rank that the system killed for want of memory: what was planned for
+  // it and what it held, in words.
+  std::function<std::string(int64_t rank)> memory_of = nullptr;
 };
 
 // Runs this program again with `arguments` as `ranks` processes that find each
@@ -35,9 +39,11 @@ struct StartOptions {
 // several that fail at once, of one that was killed. Says on standard error how
 // that one ended. The first SIGINT or SIGTERM is passed on to the ranks, the
 // second kills them; they also die with this process. One that comes before all
-// ranks are started ends those that are; the status is then 128 + its number.
-// Must be called from the main thread. Throws UserError, with no rank left,
-// where there is no room for so many (rank_room.h) or one cannot be started.
+// ranks are started ends those that are; the status is then 128 + its number. A
+// rank that is stopped is named within twice the heartbeat (heartbeat.h), and
+// ended when the others have waited for it in vain. Must be called from the
+// main thread. Throws UserError, with no rank left, where there is no room for
+// so many (rank_room.h) or one cannot be started.
 int start_ranks(
     int64_t ranks,
     const std::vector<std::string>& arguments,

@@ -112,6 +112,53 @@ TEST(Launch, TheFirstThatFailsIsNamed) {
   EXPECT_EQ(said, "weft: rank 1 ended with exit status 7\n");
 }
 
+TEST(Launch, AStoppedRankIsNamedAndEnded) {
+  if (own_rank() == 1) {
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  if (own_rank() == 0) {
+    std::this_thread::sleep_for(6s);
+    ::_exit(0);
+  }
+  ::setenv("WEFT_STALL_SECONDS", "1", 1);
+  testing::internal::CaptureStderr();
+  const int status = start_again(2);
+  const std::string said = testing::internal::GetCapturedStderr();
+  ::unsetenv("WEFT_STALL_SECONDS");
+  EXPECT_EQ(status, 128 + SIGKILL);
+  EXPECT_NE(
+      said.find("weft: warning: rank 1 is stopped, and holds up the others: "
+                "kill -CONT "),
+      std::string::npos)
+      << said;
+  EXPECT_NE(
+      said.find("weft: rank 1 has been stopped for more than 1 s "
+                "(WEFT_STALL_SECONDS), and is ended\n"),
+      std::string::npos)
+      << said;
+}
+
+TEST(Launch, ARankThatIsStoppedForAWhileGoesOn) {
+  if (own_rank() == 1) {
+    const pid_t self = ::getpid();
+    if (::fork() == 0) {
+      std::this_thread::sleep_for(1500ms);
+      ::kill(self, SIGCONT);
+      ::_exit(0);
+    }
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  if (own_rank() == 0) {
+    ::_exit(0);
+  }
+  testing::internal::CaptureStderr();
+  const int status = start_again(2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(status, 0);
+}
+
 // The first thread of a process that is killed can end long before its others
 // do. The ranks that see it gone leave first then.
 TEST(Launch, OneThatWasKilledIsNamedBeforeThoseThatMissIt) {

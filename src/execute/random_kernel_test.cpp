@@ -313,7 +313,7 @@ TEST(RandomKernel, APermutationLeavesTheGeneratorAsItWas) {
   EXPECT_FALSE(draw(one, {1, 1})[0].equal(drawn));
 }
 
-double seconds(const std::function<void()>& run) {
+double random_seconds(const std::function<void()>& run) {
   run();
   double best = 1e9;
   for (int i = 0; i < 7; ++i) {
@@ -340,9 +340,9 @@ TEST(RandomKernel, PrintsItsSpeedBesideAtens) {
        one.operands,
        {result, mask},
        whole_pieces({1024, 1024})});
-  const double ours = seconds([&] { kernel({1, 0}); });
+  const double ours = random_seconds([&] { kernel({1, 0}); });
   const double theirs =
-      seconds([&] { at::native_dropout(one.operands[0], 0.1, true); });
+      random_seconds([&] { at::native_dropout(one.operands[0], 0.1, true); });
   std::printf(
       "native_dropout of 2^20 elements: %.2f ns an element, ATen %.2f\n",
       ours * 1e9 / (1 << 20),

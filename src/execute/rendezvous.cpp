@@ -3,9 +3,11 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "execute/process.h"
 #include "graph/most_ranks.h"
 
 #include <cstdlib>
+#include <unistd.h>
 
 namespace weft {
 namespace {
@@ -54,6 +56,7 @@ std::optional<Rendezvous> rendezvous_from_environment() {
     rendezvous.has_agent = true;
     rendezvous.launcher_socket = launcher_socket(variable(kStartVariable));
     rendezvous.prefix = cat("weft/", variable(kStartVariable));
+    rendezvous.ended_key = ended_key(variable(kStartVariable));
   } else if (run != nullptr) {
     const char* restart = std::getenv("TORCHELASTIC_RESTART_COUNT");
     rendezvous.has_agent = agent != nullptr && std::string(agent) == "True";
@@ -85,14 +88,36 @@ bool is_this_machine(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+int64_t stall_seconds_from_environment() {
+  Rendezvous rendezvous;
+  take_seconds("WEFT_STALL_SECONDS", rendezvous.stall_seconds);
+  return rendezvous.stall_seconds;
+}
+
+std::string ended_key(const std::string& start) {
+  return cat("weft/", start, ".ended");
+}
+
 std::string store_does_not_answer(const Rendezvous& rendezvous) {
-  return cat(
-      "the store at ",
-      meeting_place(rendezvous),
-      " does not answer: ",
-      rendezvous.has_agent ? "the process that started the ranks is gone"
-                           : cat(rank_name(rendezvous, 0),
-                                 ", which keeps it, is gone or stopped"));
+  const std::string who = cat(
+      "the store at ", meeting_place(rendezvous), " does not answer: ");
+  if (!rendezvous.has_agent) {
+    return cat(
+        who,
+        rank_name(rendezvous, 0),
+        ", which keeps it, is gone or stopped, or the link to it is lost");
+  }
+  // Ranks of our own start are children of the process that keeps it.
+  const bool is_ours = !rendezvous.launcher_socket.empty();
+  const pid_t parent = ::getppid();
+  return is_ours && process_state(process_of(parent)) == ProcessState::Stopped
+             ? cat(who,
+                   "the process that started the ranks is stopped; kill -CONT ",
+                   parent,
+                   " lets it go on")
+             : cat(who,
+                   "the process that started the ranks is gone",
+                   is_ours ? "" : ", or the link to it is lost");
 }
 
 }  // namespace weft

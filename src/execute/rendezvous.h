@@ -3,6 +3,7 @@
 // them.
 #pragma once
 
+#include "execute/heartbeat.h"
 #include "execute/launch.h"
 
 #include <cstdint>
@@ -26,11 +27,14 @@ struct Rendezvous {
   // Before every key in the store, so that a restart never reads what an
   // earlier start wrote.
   std::string prefix = "weft";
+  // Where the process that started the ranks tells that one of them has ended,
+  // for those that still wait to meet it; empty: nobody tells.
+  std::string ended_key = {};
   // How long a rank may be silent or stand still before waiting for it is an
   // error.
-  int64_t stall_seconds = 20;
+  int64_t stall_seconds = kStallSeconds;
   // How long to wait for a rank that moves on; and for all ranks to come.
-  int64_t timeout_seconds = 300;
+  int64_t timeout_seconds = kTimeoutSeconds;
   // How messages call the ranks, such as "stage 2 (rank 5)"; empty: "rank 5".
   std::vector<std::string> rank_names = {};
 };
@@ -48,6 +52,13 @@ std::string meeting_place(const Rendezvous& rendezvous);
 
 // Whether a name or address of a host is a loopback: all ranks are here then.
 bool is_this_machine(const std::string& host);
+
+// By WEFT_STALL_SECONDS, for who only starts ranks.
+int64_t stall_seconds_from_environment();
+
+// Where start_ranks, whose ranks have this text as kStartVariable, tells that
+// one has ended.
+std::string ended_key(const std::string& start);
 
 // What to say when the store does not answer any more.
 std::string store_does_not_answer(const Rendezvous& rendezvous);

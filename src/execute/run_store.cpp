@@ -5,6 +5,7 @@
 #include "execute/bounded_store.h"
 #include "execute/secret.h"
 #include "execute/socket_store.h"
+#include "execute/store_keeper.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -77,7 +78,14 @@ std::optional<StoreAddress> known_address(
 
 std::chrono::milliseconds first_limit(const Rendezvous& rendezvous) {
   return std::chrono::seconds(
-      rendezvous.timeout_seconds + rendezvous.stall_seconds);
+      rendezvous.stall_seconds +
+      (rendezvous.launcher_socket.empty() ? rendezvous.timeout_seconds : 0));
+}
+
+c10::intrusive_ptr<c10d::Store> behind_prefix(
+    const Rendezvous& rendezvous, c10::intrusive_ptr<c10d::Store> root) {
+  return c10::make_intrusive<c10d::PrefixStore>(
+      rendezvous.prefix, std::move(root));
 }
 
 namespace {
@@ -117,18 +125,6 @@ BoundedStore::Open torchruns_store(const Rendezvous& rendezvous) {
   };
 }
 
-c10::intrusive_ptr<c10d::Store> bounded(
-    const Rendezvous& rendezvous,
-    BoundedStore::Open open,
-    std::chrono::milliseconds limit) {
-  return c10::make_intrusive<c10d::PrefixStore>(
-      rendezvous.prefix,
-      c10::make_intrusive<BoundedStore>(
-          std::move(open),
-          limit,
-          std::chrono::seconds(rendezvous.stall_seconds)));
-}
-
 }  // namespace
 
 RunStore::RunStore(const Rendezvous& rendezvous)
@@ -136,7 +132,9 @@ RunStore::RunStore(const Rendezvous& rendezvous)
       secret_(
           is_between_hosts(rendezvous) ? secret_from_environment()
                                        : std::nullopt),
-      address_(known_address(rendezvous, secret_)) {
+      address_(known_address(rendezvous, secret_)),
+      is_there_(std::make_shared<std::atomic<bool>>(
+          !rendezvous.launcher_socket.empty())) {
   if (address_) {
     if (rendezvous.rank == 0 && !rendezvous.has_agent) {
       server_ = keep_once(*address_, secret_);
@@ -166,18 +164,44 @@ RunStore::RunStore(const Rendezvous& rendezvous)
   }
 }
 
+Rendezvous RunStore::with_keeper() const {
+  Rendezvous out = rendezvous_;
+  out.has_agent = !is_kept_by_rank_0();
+  return out;
+}
+
 c10::intrusive_ptr<c10d::Store> RunStore::open(
     std::chrono::milliseconds limit) const {
-  if (!address_) {
-    return bounded(rendezvous_, torchruns_store(rendezvous_), limit);
-  }
-  const auto timeout = std::chrono::seconds(rendezvous_.timeout_seconds);
-  return bounded(
-      rendezvous_,
-      [address = *address_, secret = secret_, timeout] {
-        return c10::make_intrusive<SocketStore>(address, secret, timeout);
+  return behind_prefix(rendezvous_, open_root(limit));
+}
+
+c10::intrusive_ptr<c10d::Store> RunStore::open_root(
+    std::chrono::milliseconds limit) const {
+  BoundedStore::Open connect =
+      !address_
+          ? torchruns_store(rendezvous_)
+          : BoundedStore::Open(
+                [address = *address_,
+                 secret = secret_,
+                 timeout =
+                     std::chrono::seconds(rendezvous_.timeout_seconds)] {
+                  return c10::make_intrusive<SocketStore>(
+                      address, secret, timeout);
+                });
+  const auto keeper = std::make_shared<StoreKeeper>(with_keeper());
+  return c10::make_intrusive<BoundedStore>(
+      [connect = std::move(connect), is_there = is_there_] {
+        auto store = connect();
+        *is_there = true;
+        return store;
       },
-      limit);
+      limit,
+      std::chrono::seconds(rendezvous_.stall_seconds),
+      [keeper, is_there = is_there_](std::chrono::milliseconds time) {
+        if (*is_there) {
+          keeper->waited(time);
+        }
+      });
 }
 
 }  // namespace weft

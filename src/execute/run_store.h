@@ -14,6 +14,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -21,8 +22,13 @@
 
 namespace weft {
 
-// How long to wait for the first answer: the store may not be there yet.
+// How long to wait for the first answer: the store may not be there yet, but
+// for that of a launcher, which keeps it before it starts ranks.
 std::chrono::milliseconds first_limit(const Rendezvous& rendezvous);
+
+// The store as ranks of this start see it.
+c10::intrusive_ptr<c10d::Store> behind_prefix(
+    const Rendezvous& rendezvous, c10::intrusive_ptr<c10d::Store> root);
 
 class RunStore {
  public:
@@ -32,7 +38,15 @@ class RunStore {
 
   // A connection of its own, whose every call ends (BoundedStore); `limit` is
   // for the first answer. Throws what SocketStore throws.
+  // Who keeps the store is named when it has been silent for a heartbeat.
   c10::intrusive_ptr<c10d::Store> open(std::chrono::milliseconds limit) const;
+  // Likewise, without the prefix of this start.
+  c10::intrusive_ptr<c10d::Store> open_root(
+      std::chrono::milliseconds limit) const;
+
+  // The rendezvous, by which messages about a store that is gone say who kept
+  // it.
+  Rendezvous with_keeper() const;
 
   // Whether this process's end takes the store with it.
   bool is_kept_here() const { return server_ != nullptr; }
@@ -47,6 +61,8 @@ class RunStore {
   // None: torchrun's own store is all there is, or it tells the address.
   std::optional<StoreAddress> address_;
   std::shared_ptr<StoreServer> server_;
+  // Whether it has answered once: before that, ranks come in any order.
+  const std::shared_ptr<std::atomic<bool>> is_there_;
 };
 
 }  // namespace weft

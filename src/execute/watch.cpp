@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "execute/heartbeat.h"
 
 #include <algorithm>
 #include <iostream>
@@ -15,11 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBeatEvery = 1s;
-// Without a beat for so long a rank is not well.
-constexpr auto kSilence = 3s;
 // How long a broken connection may be older than the news of who is gone.
-constexpr auto kNews = 6s;
+constexpr auto kNews = 2 * kHeartbeat;
 constexpr auto kWatchLook = 200ms;
 // A look that took so long was no look: this process was stopped for a while.
 constexpr auto kStopped = 2s;
@@ -184,7 +182,7 @@ std::string Watch::own_doing() const {
 
 bool Watch::store_answers() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  return Clock::now() - state_->last_round < kSilence;
+  return Clock::now() - state_->last_round < kHeartbeat;
 }
 
 bool Watch::is_here(int64_t rank) const {
@@ -274,11 +272,13 @@ std::string Watch::silent() const {
     const bool is_stopped =
         is_here(rank) && process_state(processes_[static_cast<size_t>(rank)]) ==
                              ProcessState::Stopped;
-    // One that was never heard is still starting, unless it is stopped.
+    // One that was never heard begins to beat, unless it is stopped: all ranks
+    // have met.
     const auto patience =
         peer.beat < 0 && !is_stopped
-            ? std::chrono::seconds(rendezvous_.timeout_seconds)
-            : kSilence;
+            ? std::max(
+                  kHeartbeat, std::chrono::seconds(rendezvous_.stall_seconds))
+            : kHeartbeat;
     if (Clock::now() - peer.heard > patience) {
       return cat(
           rank_name(rank),
@@ -334,6 +334,20 @@ std::string Watch::slow(int64_t rank, double waited_seconds) const {
       " s");
 }
 
+void Watch::warn(const std::string& text) const {
+  // One rank speaks for those that wait, as far as it is heard.
+  const std::vector<Peer> known = peers();
+  bool is_first = true;
+  for (int64_t other = 0; other < rendezvous_.rank; ++other) {
+    const Peer& peer = known[static_cast<size_t>(other)];
+    is_first =
+        is_first && !(peer.waits && Clock::now() - peer.heard < kHeartbeat);
+  }
+  if (is_first) {
+    std::cerr << cat("weft: warning: ", text, "\n") << std::flush;
+  }
+}
+
 void Watch::wait(
     const std::function<bool(std::chrono::milliseconds)>& done,
     const std::function<std::vector<int64_t>()>& missing) {
@@ -347,6 +361,7 @@ void Watch::wait(
   const auto stall = std::chrono::seconds(rendezvous_.stall_seconds);
   const auto timeout = std::chrono::seconds(rendezvous_.timeout_seconds);
   bool has_warned = false;
+  bool has_named = false;
   while (!done(kWatchLook)) {
     const auto look = Clock::now() - looked;
     looked = Clock::now();
@@ -356,8 +371,14 @@ void Watch::wait(
     }
     std::string message = gone(missing());
     const auto waited = Clock::now() - begin;
-    if (message.empty() && waited > stall) {
-      message = silent();
+    if (message.empty() && waited > kHeartbeat) {
+      const std::string who = silent();
+      if (waited > stall) {
+        message = who;
+      } else if (!who.empty() && !has_named) {
+        has_named = true;
+        warn(cat(who, ". The others wait for at most ", stall.count(), " s"));
+      }
     }
     if (message.empty() && waited > stall) {
       const int64_t rank = slowest(missing());
@@ -370,14 +391,7 @@ void Watch::wait(
         message = text;
       } else if (!has_warned) {
         has_warned = true;
-        // One rank speaks for those that wait.
-        bool is_first = true;
-        for (int64_t other = 0; other < rendezvous_.rank; ++other) {
-          is_first = is_first && !known[static_cast<size_t>(other)].waits;
-        }
-        if (is_first) {
-          std::cerr << cat("weft: warning: ", text, "\n") << std::flush;
-        }
+        warn(text);
       }
     }
     // What was waited for may have come before the other one left.

@@ -47,7 +47,8 @@ class Watch {
   // have not come as far as this one knows. Throws UserError:
   // - "rank 2 is gone ..." when a process of this machine has ended, or a
   //   missing rank has left;
-  // - "rank 2 does not answer ..." after stall_seconds without a beat;
+  // - "rank 2 does not answer ..." after stall_seconds without a beat, and a
+  //   warning that names it within twice the heartbeat;
   // - "rank 2 is slow ..." after stall_seconds in one place, or after
   //   timeout_seconds if it moves on. stall_seconds gives a warning then.
   void wait(
@@ -108,6 +109,7 @@ class Watch {
   // Which rank holds up the others, or -1: they all wait.
   int64_t slowest(const std::vector<int64_t>& missing) const;
   std::string slow(int64_t rank, double waited_seconds) const;
+  void warn(const std::string& text) const;
 
   const Rendezvous rendezvous_;
   const std::vector<ProcessId> processes_;

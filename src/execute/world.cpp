@@ -5,6 +5,8 @@
 #include "execute/c10d_backends.h"
 #include "execute/c10d_communicator.h"
 #include "execute/communicator.h"
+#include "execute/introduce.h"
+#include "execute/open_files.h"
 #include "execute/process.h"
 #include "execute/run_store.h"
 #include "execute/shared_communicator.h"
@@ -29,11 +31,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// How long to look again and again for a key before looking less often.
-constexpr auto kEager = std::chrono::milliseconds(20);
-// How often to ask whether another rank has given up waiting.
-constexpr auto kLookForMissing = std::chrono::milliseconds(200);
-
 void put(const Store& store, const std::string& key, const std::string& text) {
   store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
 }
@@ -41,76 +38,6 @@ void put(const Store& store, const std::string& key, const std::string& text) {
 std::string take(const Store& store, const std::string& key) {
   const std::vector<uint8_t> bytes = store->get(key);
   return {bytes.begin(), bytes.end()};
-}
-
-// Looks for a key for at most `limit`. The store's own wait cannot be given up.
-bool comes(
-    const Store& store,
-    const std::string& key,
-    std::chrono::milliseconds limit) {
-  const Clock::time_point begin = Clock::now();
-  while (!store->check({key})) {
-    const auto waited = Clock::now() - begin;
-    if (waited >= limit) {
-      return false;
-    }
-    std::this_thread::sleep_for(
-        waited < kEager ? std::chrono::milliseconds(1)
-                        : std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
-// The rank's introduction; when it does not come in time, or another rank has
-// found one missing, all say so with the same words.
-std::string introduction_of(
-    const Store& store,
-    const Rendezvous& rendezvous,
-    int64_t rank,
-    bool is_store_here,
-    Clock::time_point deadline) {
-  constexpr const char* kMissing = "missing";
-  const std::string key = cat("process.", rank);
-  while (!comes(store, key, kLookForMissing)) {
-    if (Clock::now() < deadline && !store->check({kMissing})) {
-      continue;
-    }
-    const std::string message =
-        cat(rank_name(rendezvous, rank),
-            " did not come to ",
-            meeting_place(rendezvous),
-            " within ",
-            rendezvous.timeout_seconds,
-            " s: see what it says, or start it");
-    const std::vector<uint8_t> first = store->compareSet(
-        kMissing, {}, std::vector<uint8_t>(message.begin(), message.end()));
-    if (is_store_here) {
-      // The store ends with this process, and the others are to read it.
-      std::this_thread::sleep_for(4 * kLookForMissing);
-    }
-    throw UserError(std::string(first.begin(), first.end()));
-  }
-  return take(store, key);
-}
-
-// Tells who this process is and returns who the others are, by rank.
-std::vector<ProcessId> introduce(
-    const Store& store, const Rendezvous& rendezvous, bool is_store_here) {
-  put(store, cat("process.", rendezvous.rank), print(this_process()));
-  const Clock::time_point deadline =
-      Clock::now() + std::chrono::seconds(rendezvous.timeout_seconds);
-  std::vector<ProcessId> processes;
-  for (int64_t rank = 0; rank < rendezvous.size; ++rank) {
-    processes.push_back(parse_process_id(
-        introduction_of(store, rendezvous, rank, is_store_here, deadline)));
-  }
-  return processes;
-}
-
-// Messages about a store that is gone say who kept it.
-Rendezvous with_keeper(Rendezvous rendezvous, const RunStore& store) {
-  rendezvous.has_agent = !store.is_kept_by_rank_0();
-  return rendezvous;
 }
 
 // c10d warns of a broken connection with a page of stack, in which the one
@@ -159,12 +86,13 @@ class StoreWorld : public World {
       : rendezvous_(rendezvous),
         wanted_(wanted()),
         run_store_(rendezvous),
-        store_(run_store_.open(first_limit(rendezvous))),
-        processes_(introduce(store_, rendezvous, run_store_.is_kept_here())),
-        // The second time it is known to be there.
+        root_(run_store_.open_root(first_limit(rendezvous))),
+        store_(behind_prefix(rendezvous, root_)),
+        processes_(introduce(
+            store_, root_, rendezvous, run_store_.is_kept_here())),
         watch_(
             run_store_.open(std::chrono::seconds(rendezvous.stall_seconds)),
-            with_keeper(rendezvous, run_store_),
+            run_store_.with_keeper(),
             processes_) {}
 
   std::unique_ptr<Communicator> group(
@@ -318,6 +246,7 @@ class StoreWorld : public World {
   const Wanted wanted_;
   // Before its connections, so that they are closed before it is.
   const RunStore run_store_;
+  const Store root_;
   const Store store_;
   const std::vector<ProcessId> processes_;
   Watch watch_;
@@ -330,6 +259,7 @@ class StoreWorld : public World {
 }  // namespace
 
 std::unique_ptr<World> connect(const Rendezvous& rendezvous) {
+  need_open_files(open_files_of_run(rendezvous.size));
   keep_torch_quiet();
   survive_broken_connections();
   // A process may connect several times, one world after the other or side by
