@@ -8,14 +8,13 @@
 #include "cli/lowering.h"
 #include "cli/number_flags.h"
 #include "cli/rank_flags.h"
+#include "cli/temporary_folder.h"
 #include "execute/rank_room.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <memory>
-#include <unistd.h>
 
 namespace weft {
 namespace {
@@ -25,33 +24,6 @@ struct RunFlags {
   RunOptions options;
   std::string timeline;
   bool oversubscribe = false;
-};
-
-// The program in a file of its own while ranks read it, so that the model is
-// captured and lowered once.
-class ProgramFile {
- public:
-  explicit ProgramFile(const Program& program) {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "weft.XXXXXX.program")
-            .string();
-    const int file = ::mkstemps(pattern.data(), 8);
-    WEFT_CHECK_USER(file >= 0, "cannot write into ", pattern);
-    ::close(file);
-    path_ = pattern;
-    write_file(path_, print(program));
-  }
-  ~ProgramFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  ProgramFile(const ProgramFile&) = delete;
-  ProgramFile& operator=(const ProgramFile&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 // The command line of one rank.
@@ -122,10 +94,14 @@ void run_run(const RunFlags& flags) {
     return;
   }
   verify_room(request);
-  const ProgramFile file(program);
+  // In a file while ranks read it, so that the model is captured and lowered
+  // once.
+  const TemporaryFolder folder;
+  const std::string path = folder.file("step.program");
+  write_file(path, print(program));
   const int status = start_ranks(
       request.ranks,
-      rank_arguments(flags, file.path()),
+      rank_arguments(flags, path),
       {.asked_by = request.asked_by, .oversubscribe = request.oversubscribe});
   // The rank has said what was wrong.
   if (status != 0) {

@@ -6,8 +6,10 @@
 
 namespace weft {
 
-// A folder that goes away with everything in it. Its name is not to be guessed,
-// and only this user may look into it.
+// A folder that goes away with everything in it; where its process was killed,
+// when the next one is made: of this user and machine, and only if the process
+// is surely gone. Its name is not to be guessed, and only this user may look
+// into it.
 class TemporaryFolder {
  public:
   // Throws UserError when there is no room for one.
