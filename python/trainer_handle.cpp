@@ -86,6 +86,9 @@ TrainerHandle::TrainerHandle(GraphSource graphs, TrainerHandleOptions options)
     options.trainer.ranks = rendezvous->size;
     world_ = world_of(*rendezvous);
   }
+  flight_ = FlightRecord::open(
+      flight_folder(""), options.trainer.rank, options.trainer.ranks);
+  options.trainer.flight = flight_.get();
   if (options.loss_scale) {
     scale_.emplace(*options.loss_scale);
     options.trainer.scale_loss = true;
@@ -272,6 +275,13 @@ StepResult TrainerHandle::train(
       result.loss,
       "; the parameters are as before it. Try a smaller learning rate, "
       "clip_norm, or bad_loss=\"skip\"");
+  WEFT_CHECK_USER(
+      !(result.is_update && skipped_.note(result.is_skipped)),
+      "the last ",
+      kMostSkippedSteps,
+      " steps were left out, since their loss or gradients were not finite: no "
+      "batch will help these parameters. Go on from an earlier state with a "
+      "smaller learning rate or clip_norm");
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include "train/batch_agreement.h"
 #include "train/loss_scale.h"
 #include "train/run_settings.h"
+#include "train/skipped_steps.h"
 #include "train/trainer.h"
 
 #include <ATen/core/Tensor.h>
@@ -141,8 +142,11 @@ class TrainerHandle {
   AgreedBatch agreed_;
   // What is being captured.
   BatchTypes types_;
+  // Outlives the trainer that marks in it; mostly nullptr.
+  std::unique_ptr<FlightRecord> flight_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<LossScale> scale_;
+  SkippedSteps skipped_;
   const PreparedStep* last_ = nullptr;
 };
 

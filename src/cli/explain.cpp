@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft explain: what a plan does with the time and the memory of its ranks.
+// weft explain: what a plan does with the time and the memory of its ranks, and
+// what ranks did before a fault.
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/explain_fault.h"
 #include "cli/lowering.h"
 #include "cli/terminal.h"
 #include "profile/text_table.h"
@@ -22,6 +24,8 @@ namespace {
 struct ExplainFlags {
   LoweringFlags lowering;
   std::string cluster;
+  bool is_fault = false;
+  bool as_json = false;
 };
 
 // Of one rank, in seconds.
@@ -117,6 +121,15 @@ std::string exchange_table(const Program& program, const TextStyle& style) {
 }
 
 void run_explain(const ExplainFlags& flags) {
+  if (flags.is_fault) {
+    std::cout << explain_fault(flags.lowering.model, flags.as_json);
+    return;
+  }
+  WEFT_CHECK_USER(!flags.as_json, "--json is for --fault");
+  WEFT_CHECK_USER(
+      !flags.cluster.empty(),
+      "--cluster is required: the machines whose times are told, as in "
+      "--cluster 8xA100-80G");
   const Cluster cluster = load_cluster(flags.cluster);
   const Program program = load_program(flags.lowering, cluster);
   const Timeline timeline = simulate(program, cluster);
@@ -145,9 +158,15 @@ void add_explain_command(CLI::App& app) {
   command
       ->add_option(
           "--cluster", flags->cluster, "2x8xA100-80G, or a cluster file")
-      ->type_name("NAME")
-      ->required();
+      ->type_name("NAME");
+  command->add_flag(
+      "--fault",
+      flags->is_fault,
+      "MODEL is the --output of a run: what its ranks did last, who waited for "
+      "whom, and who never came");
+  command->add_flag("--json", flags->as_json, "The same for programs");
   command->footer(R"(Examples:
+  weft explain --fault run
   weft explain gpt.graph --plan gpt.plan --cluster 8xA100-80G
   weft explain gpt.graph --parallel data=4,zero=3 --cluster two_cores.cluster)");
   command->callback([flags] { run_explain(*flags); });

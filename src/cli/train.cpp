@@ -14,7 +14,9 @@
 #include "cli/train_flags.h"
 #include "cli/train_plan.h"
 #include "cli/train_settings.h"
+#include "execute/flight_record.h"
 #include "execute/launch.h"
+#include "execute/open_files.h"
 #include "execute/rank_room.h"
 #include "plan/forward_plan.h"
 #include "plan/parallel.h"
@@ -206,12 +208,22 @@ Plan plan_for(const TrainFlags& flags, const Graph& step, int64_t ranks) {
   return plan;
 }
 
-void train_rank(const TrainFlags& flags, Rendezvous rendezvous) {
+std::string flight_folder_of(const TrainFlags& flags) {
+  const std::string& output = flags.options.output;
+  return flight_folder(output.empty() ? "" : cat(output, "/flight"));
+}
+
+void train_rank_recorded(
+    const TrainFlags& flags, Rendezvous rendezvous, FlightRecord* flight) {
   TrainOptions options = flags.options;
   options.trainer.rank = rendezvous.rank;
   options.trainer.ranks = rendezvous.size;
+  options.trainer.flight = flight;
   std::unique_ptr<World> world;
   if (rendezvous.size > 1) {
+    if (flight != nullptr) {
+      flight->mark(FlightPhase::Meeting);
+    }
     rendezvous.rank_names = rank_names_of(flags, rendezvous.size);
     world = connect(rendezvous);
   }
@@ -234,6 +246,22 @@ void train_rank(const TrainFlags& flags, Rendezvous rendezvous) {
   if (!summary.stopped_by.empty()) {
     throw CLI::RuntimeError(
         128 + (summary.stopped_by == "SIGINT" ? SIGINT : SIGTERM));
+  }
+}
+
+void train_rank(const TrainFlags& flags, const Rendezvous& rendezvous) {
+  const std::unique_ptr<FlightRecord> flight = FlightRecord::open(
+      flight_folder_of(flags), rendezvous.rank, rendezvous.size);
+  try {
+    train_rank_recorded(flags, rendezvous, flight.get());
+  } catch (const CLI::Error&) {
+    // Told to leave.
+    throw;
+  } catch (const std::exception& error) {
+    if (flight) {
+      flight->fail(error.what());
+    }
+    throw;
   }
 }
 
@@ -299,7 +327,18 @@ void start_train(TrainFlags& flags, const RunLock* lock) {
       {.pin = flags.pin,
        .rank_names = rank_names_of(flags, flags.nproc),
        .asked_by = flags.asked_by,
-       .oversubscribe = flags.oversubscribe});
+       .oversubscribe = flags.oversubscribe,
+       .memory_of = [&](int64_t rank) {
+         return planned_memory(flight_folder_of(flags), rank);
+       }});
+  if (status > 128 && status != 128 + SIGTERM && status != 128 + SIGINT &&
+      !flight_folder_of(flags).empty()) {
+    std::cerr << cat(
+        "weft: what every rank did last: weft explain --fault ",
+        flags.options.output.empty() ? flight_folder_of(flags)
+                                     : flags.options.output,
+        "\n");
+  }
   if (status != 0) {
     throw CLI::RuntimeError(status);
   }
@@ -354,6 +393,7 @@ std::unique_ptr<RunLock> take_folder(const TrainFlags& flags, bool is_first) {
 }
 
 void run_train(const CLI::App& command, TrainFlags& flags) {
+  need_open_files(open_files_of_run(1));
   inherit_settings(command, flags);
   settle(flags);
   const std::optional<Rendezvous> rendezvous = rendezvous_from_environment();
@@ -383,6 +423,9 @@ void run_train(const CLI::App& command, TrainFlags& flags) {
   const bool is_first =
       flags.graphs.empty() && (!rendezvous || rendezvous->rank == 0);
   const std::unique_ptr<RunLock> lock = take_folder(flags, is_first);
+  if (!rendezvous && lock != nullptr) {
+    put_flights_aside(cat(flags.options.output, "/flight"));
+  }
   if (rendezvous) {
     train_one_of_many(flags, *rendezvous);
   } else if (flags.nproc == 1) {

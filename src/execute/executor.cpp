@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "execute/executor_builder.h"
 #include "execute/explain_lookup.h"
+#include "execute/flight_record.h"
 #include "execute/guard.h"
 #include "program/live_bytes.h"
 
@@ -36,6 +37,11 @@ Executor::Executor(
 }
 
 Executor::~Executor() = default;
+
+void Executor::mark_in(FlightRecord& record) {
+  record_ = &record;
+  first_name_ = record.add(program_, rank_);
+}
 
 void Executor::run(int64_t step) { run_actions(step, nullptr); }
 
@@ -72,6 +78,9 @@ void Executor::run_actions(int64_t step, StepClock* clock) {
       clock->events[i].start_seconds = clock->now_seconds();
     }
     if (actions_[i]) {
+      if (record_ != nullptr) {
+        record_->mark(first_name_ + static_cast<uint32_t>(i), step);
+      }
       const int64_t overflow_before = meter_.overflow_bytes;
       try {
         actions_[i](step, clock);

@@ -25,6 +25,7 @@
 
 namespace weft {
 
+class FlightRecord;
 struct StepClock;
 
 class Executor {
@@ -61,6 +62,9 @@ class Executor {
   // after one step, what wire_bytes says of the program (see
   // Communicator::taken_bytes).
   int64_t taken_bytes(TransferKind kind) const;
+
+  // Every instruction is marked there from now on; `record` must outlive it.
+  void mark_in(FlightRecord& record);
 
   // What the rank is doing now, from any thread: "step 3, instruction 7 (%a =
   // aten.mm)".
@@ -125,6 +129,9 @@ class Executor {
     size_t start = 0;
   };
   std::vector<WaitFor> waits_;
+  FlightRecord* record_ = nullptr;
+  // Of the first instruction, in the record.
+  uint32_t first_name_ = 0;
   std::atomic<int64_t> step_ = -1;
   std::atomic<int64_t> instruction_ = 0;
 };

@@ -118,7 +118,7 @@ TEST(Launch, AStoppedRankIsNamedAndEnded) {
     ::_exit(0);
   }
   if (own_rank() == 0) {
-    std::this_thread::sleep_for(6s);
+    std::this_thread::sleep_for(5s);
     ::_exit(0);
   }
   ::setenv("WEFT_STALL_SECONDS", "1", 1);

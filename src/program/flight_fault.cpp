@@ -117,6 +117,15 @@ class FaultFinder {
         fault.waits_for.push_back(other);
       }
     }
+    fault.all_had_come = fault.waits_for.empty();
+    if (fault.all_had_come && fault.end == FlightEnd::Message) {
+      for (const int64_t other : channel.ranks) {
+        if (other != rank &&
+            by_rank_[static_cast<size_t>(other)]->end == FlightEnd::None) {
+          fault.waits_for.push_back(other);
+        }
+      }
+    }
     return fault;
   }
 

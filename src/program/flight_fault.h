@@ -20,9 +20,10 @@ struct RankFault {
   int64_t step = 0;
   int64_t since_unix_ns = 0;
   int64_t seen_unix_ns = 0;
-  // The ranks that had not come to where it waits; empty: it did not wait, or
-  // all had come.
+  // The ranks that had not come to where it waits; where all had, and it left
+  // with a message, those that ended without a word since.
   std::vector<int64_t> waits_for;
+  bool all_had_come = false;
   // The channel it waits at, and the number of the meeting there.
   std::string channel;
   int64_t meeting = 0;

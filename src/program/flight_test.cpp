@@ -153,6 +153,23 @@ TEST(Flight, AWaitIsForTheMeetingThatItBelongsTo) {
   EXPECT_TRUE(fault.ranks[0].waits_for.empty());
 }
 
+TEST(Flight, ARankThatEndsInAMeetingIsNamed) {
+  const Folder folder;
+  for (const int64_t rank : {0, 1, 2}) {
+    const auto record = std::make_unique<Record>(rank, 3);
+    record->mark(1, 0, 1);
+    record->mark(2, 0, rank == 0 ? 2 : 0);
+    record->header.end = static_cast<int64_t>(
+        rank == 0   ? FlightEnd::Message
+        : rank == 1 ? FlightEnd::None
+                    : FlightEnd::Well);
+    write(folder, *record);
+  }
+  const FlightFault fault = find_fault(read_flights(folder.path()));
+  EXPECT_EQ(fault.at_fault, std::vector<int64_t>({1}));
+  EXPECT_TRUE(fault.ranks[0].all_had_come);
+}
+
 TEST(Flight, ARankWithoutARecordNeverCame) {
   const Folder folder;
   const auto record = std::make_unique<Record>(0, 3);

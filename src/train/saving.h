@@ -21,6 +21,8 @@ class Saving {
   // export_model.h needs.
   void begin(int64_t step, const std::string& state);
 
+  bool is_under_way() const { return writing_; }
+
   // A save is under way, and this rank has written its part or failed.
   bool is_written() const { return writing_ && !saver_.busy(); }
 

@@ -16,6 +16,7 @@
 #include "train/progress.h"
 #include "train/run_folder.h"
 #include "train/saving.h"
+#include "train/skipped_steps.h"
 #include "train/state_store.h"
 #include "train/stop_signals.h"
 
@@ -112,7 +113,9 @@ class Loop {
 
   TrainSummary run() {
     say_notes();
+    mark(FlightPhase::Preparing);
     trainer_.prepare(feed_.types(feed_.batch_size()), StepKind::Train);
+    mark(FlightPhase::Loading);
     start();
     summary_.first_step = state_.step;
     open_metrics();
@@ -120,10 +123,17 @@ class Loop {
       one_step();
     }
     end();
+    mark(FlightPhase::Leaving);
     return std::move(summary_);
   }
 
  private:
+  void mark(FlightPhase phase) {
+    if (options_.trainer.flight != nullptr) {
+      options_.trainer.flight->mark(phase, state_.step);
+    }
+  }
+
   bool is_first() const { return options_.trainer.rank == 0; }
 
   // What any rank found about the data, once: who comes first finds a damaged
@@ -270,6 +280,7 @@ class Loop {
     int64_t samples = 0;
     const double scale = scale_ ? scale_->scale() : 1;
     for (int64_t i = 0; i < options_.trainer.accumulate; ++i) {
+      mark(FlightPhase::Feeding);
       const Batch batch =
           feed_.training().batch(state_.position, feed_.batch_size());
       PreparedStep& step = trainer_.prepare(
@@ -295,13 +306,19 @@ class Loop {
         state_.step % options_.evaluate_every == 0) {
       evaluate();
     }
+    check_skipped(result.is_skipped);
     agree();
     if (saving_ && options_.save_every > 0 && summary_.stopped_by.empty() &&
         state_.step % options_.save_every == 0 &&
         state_.step < options_.steps) {
       publish();
-      saving_->begin(state_.step, state_text());
+      save();
     }
+  }
+
+  void save() {
+    mark(FlightPhase::Saving);
+    saving_->begin(state_.step, state_text());
   }
 
   void check_loss(double loss, const LoopState& before) {
@@ -324,22 +341,40 @@ class Loop {
     }
     // The step changed no parameter, so what is saved is from before it.
     state_ = before;
-    std::string saved;
-    if (saving_) {
-      publish();
-      saving_->begin(state_.step, state_text());
-      publish();
-      saved = cat(". Parameters from before it are in ", summary_.checkpoint);
-    }
     throw UserError(
         cat(what,
-            saved,
+            save_now(". Parameters from before it are in "),
             "; try a smaller learning rate, --clip-norm, or --bad-loss skip"));
+  }
+
+  // The last state, for a message: `words` and where it is.
+  std::string save_now(const std::string& words) {
+    if (!saving_) {
+      return "";
+    }
+    publish();
+    save();
+    publish();
+    return cat(words, summary_.checkpoint);
+  }
+
+  void check_skipped(bool is_skipped) {
+    if (skipped_.note(is_skipped)) {
+      throw UserError(
+          cat("the last ",
+              kMostSkippedSteps,
+              " steps were left out, since their loss or gradients were not "
+              "finite: no batch will help these parameters",
+              save_now(". They are in "),
+              "; go on from an earlier checkpoint with a smaller learning "
+              "rate or --clip-norm"));
+    }
   }
 
   // All ranks stop, and publish, at the same step, and say the same of it: a
   // signal may reach one of them after the others have stopped.
   void agree() {
+    mark(FlightPhase::Agreeing);
     const std::optional<std::string> caught = signals_.caught();
     std::array<int64_t, kAgreed> counts = {
         caught == "SIGTERM" ? 1 : 0,
@@ -362,10 +397,11 @@ class Loop {
   }
 
   void publish() {
-    const std::optional<Saving::Result> result = saving_->finish();
-    if (!result) {
+    if (!saving_->is_under_way()) {
       return;
     }
+    mark(FlightPhase::Publishing);
+    const std::optional<Saving::Result> result = saving_->finish();
     if (result->error.empty()) {
       summary_.checkpoint = result->path;
       save_error_.clear();
@@ -376,6 +412,7 @@ class Loop {
   }
 
   void evaluate() {
+    mark(FlightPhase::Evaluating);
     double sum = 0;
     int64_t samples = 0;
     for (const Batch& batch : feed_.evaluation(options_.evaluation_batches)) {
@@ -463,7 +500,7 @@ class Loop {
     }
     publish();
     if (checkpoint_path(options_.output, state_.step) != summary_.checkpoint) {
-      saving_->begin(state_.step, state_text());
+      save();
       publish();
     }
     WEFT_CHECK_USER(
@@ -471,6 +508,7 @@ class Loop {
     if (!is_first()) {
       return;
     }
+    mark(FlightPhase::Exporting);
     summary_.model = cat(options_.output, "/model.safetensors");
     Checkpoint checkpoint(summary_.checkpoint);
     export_model(checkpoint, summary_.model);
@@ -484,6 +522,7 @@ class Loop {
   Trainer trainer_;
   const std::vector<double> rates_;
   std::optional<LossScale> scale_;
+  SkippedSteps skipped_;
   std::unique_ptr<Communicator> everybody_;
   at::Tensor agreed_;
   std::optional<Saving> saving_;

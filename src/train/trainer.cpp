@@ -272,6 +272,11 @@ void Trainer::bind(PreparedStep& step, const Plan& plan) {
   }
   step.executor = std::make_unique<Executor>(
       step.program, options_.rank, world_, arena_, options_.seed);
+  if (options_.flight != nullptr) {
+    step.executor->mark_in(*options_.flight);
+    options_.flight->plan_memory(
+        arena_.resident_bytes() + arena_.step_bytes(), options_.budget_bytes);
+  }
   note_kept(step.program);
   note_residents(step);
 }

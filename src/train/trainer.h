@@ -7,6 +7,7 @@
 #include "execute/arena.h"
 #include "execute/communicator.h"
 #include "execute/executor.h"
+#include "execute/flight_record.h"
 #include "execute/tensor_piece.h"
 #include "graph/graph.h"
 #include "lower/lower.h"
@@ -72,6 +73,8 @@ struct TrainerOptions {
   // Gradients can be read after a step.
   bool keep_gradients = false;
   LowerOptions lowering = {};
+  // Where every instruction is marked; may be nullptr, and must outlive it.
+  FlightRecord* flight = nullptr;
 };
 
 // The step as a trainer with these options runs it, for who looks for a plan

@@ -239,6 +239,12 @@ def test_a_bad_loss_stops_or_is_left_out():
     trainer.step(bad)
     assert trainer.last.is_skipped
     assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    # A good one in between counts anew.
+    trainer.step(batch())
+    for _ in range(49):
+        trainer.step(bad)
+    with pytest.raises(weft.UserError, match="the last 50 steps were left out"):
+        trainer.step(bad)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16-mixed", "f16-mixed"])

@@ -2,13 +2,17 @@
 """Ranks that are killed, stopped or told to leave: nobody hangs, the message
 names the rank, and --resume gives the losses of a run that was left alone."""
 
+import json
 import os
 import random
+import re
 import signal
+import subprocess
 import time
 
 import pytest
-from training_runs import GPT, Run, capture, checkpoints, errors, finish, is_alive, losses, make_text
+from faults import NAMED_SECONDS, WatchedRun
+from training_runs import GPT, WEFT, Run, capture, checkpoints, errors, finish, is_alive, losses, make_text
 
 STEPS = 400
 SAVE_EVERY = 20
@@ -175,24 +179,31 @@ def test_a_stopped_rank_is_named_with_what_it_did(base, tmp_path):
     run, stopped = stop_one(base[:-2], output)
     with run:
         since = time.monotonic()
-        other = run.ranks()[0]
-        run.wait_for(lambda: not is_alive(other))
-        assert time.monotonic() - since < END_SECONDS
-        # The launcher would wait a while for it.
-        os.kill(stopped, signal.SIGKILL)
         check_stopped(*run.end()[::2])
+        assert time.monotonic() - since < END_SECONDS
+        assert not is_alive(stopped), "the launcher did not end it"
     saved = int(checkpoints(output)[0].name[5:])
     status, _, err = finish([*base[:-2], "--steps", saved + 5, "--resume"], output)
     assert status == 0, err
     assert list(losses(output)) == list(range(1, saved + 6))
 
 
-@pytest.mark.campaign
-def test_a_stopped_rank_is_ended_by_the_launcher(base, tmp_path):
-    run, stopped = stop_one(base[:-2], tmp_path / "run")
-    with run:
-        check_stopped(*run.end()[::2])
-        assert not is_alive(stopped)
+def test_a_stopped_launcher_is_called_stopped(base, tmp_path):
+    """It keeps the store, which the ranks need at the end."""
+    output = tmp_path / "run"
+    with WatchedRun(base, output, WEFT_STALL_SECONDS=3) as run:
+        run.wait_for_step(5)
+        ranks = list(run.ranks().values())
+        os.kill(run.process.pid, signal.SIGSTOP)
+        since = time.monotonic()
+        run.wait_for(lambda: run.when_said("the process that started the ranks is stopped"))
+        assert run.when_said("the process that started the ranks is stopped") - since < NAMED_SECONDS
+        assert f"kill -CONT {run.process.pid} lets it go on" in run.text()
+        os.kill(run.process.pid, signal.SIGCONT)
+        run.process.send_signal(signal.SIGTERM)
+        run.end(END_SECONDS)
+        assert not any(map(is_alive, ranks))
+        assert "is gone" not in run.text()
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -241,3 +252,72 @@ def test_one_rank_without_a_launcher_saves_on_a_signal(base, tmp_path):
     assert status == 128 + signal.SIGTERM, err
     assert "stopped by SIGTERM; go on with --resume" in out
     resume(one, output, losses(whole))
+
+
+def test_what_the_ranks_did_last_is_there(base, tmp_path):
+    output = tmp_path / "run"
+    with Run(saved_often(base), output) as run:
+        run.wait_for_step(SAVE_EVERY)
+        os.kill(run.ranks()[1], signal.SIGKILL)
+        status, _, err = run.end()
+    assert status == 128 + signal.SIGKILL
+    assert f"weft explain --fault {output}" in err
+    text = explain(output)
+    assert re.search(r"rank 1 (never came to|ended in) meeting \d+ of .*: rank 0 waited for it for \d", text), text
+    told = json.loads(explain(output, "--json"))
+    assert told["at_fault"] == [1]
+    first, second = told["ranks"]
+    assert (first["how_it_ended"], second["how_it_ended"]) == ("left with a message", "ended without a word")
+    assert first["waits_for"] == [1]
+    assert "rank 1 is gone" in first["message"]
+    assert len(second["marks"]) > 100
+    assert second["planned_bytes"] > 0
+    # The next start puts it aside, and a good end is one.
+    status, _, err = finish([*saved_often(base), "--resume"], output)
+    assert status == 0, err
+    assert "no rank held up the others" in explain(output)
+    assert re.search(r"rank 1 (never came to|ended in) meeting", explain(output / "flight.before"))
+
+
+def explain(run, *more):
+    done = subprocess.run([WEFT, "explain", "--fault", run, *more], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_run_without_flight_records_says_so(tmp_path):
+    done = subprocess.run([WEFT, "explain", "--fault", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"weft: error: {tmp_path} has no flight records: give the --output of a run" in done.stderr
+
+
+@pytest.mark.parametrize("files", [6, 10, 16, 40])
+def test_few_open_files_are_told_of_at_the_start(base, tmp_path, files):
+    """A hard limit, which the run cannot raise."""
+    limited = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", WEFT]
+    since = time.monotonic()
+    with Run(base, tmp_path / "run", command=limited) as run:
+        status, _, err = run.end(END_SECONDS)
+    assert time.monotonic() - since < END_SECONDS
+    assert status == 2
+    assert f"weft: error: this process may open {files} files at a time (RLIMIT_NOFILE" in err
+    assert "ulimit -n 4096" in err
+
+
+def test_what_a_killed_launcher_leaves_is_removed(base, tmp_path):
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    (folders / "weft.abcdef").mkdir()
+    with Run(base, tmp_path / "run", TMPDIR=folders) as run:
+        run.wait_for_step(2)
+        os.kill(run.process.pid, signal.SIGKILL)
+        run.end(END_SECONDS)
+    left = {path.name for path in folders.iterdir()} - {"weft.abcdef"}
+    assert len(left) == 1
+    with Run([*base[:-2], "--steps", 1_000_000], tmp_path / "other", TMPDIR=folders) as run:
+        run.wait_for_step(2)
+        now = {path.name for path in folders.iterdir()}
+        assert not left & now, "it is still there"
+        assert "weft.abcdef" in now, "that one has no owner that is surely gone"
+        # Of one that is alive nothing is taken.
+        assert finish(base, tmp_path / "third", TMPDIR=folders)[0] == 0
+        assert now <= {path.name for path in folders.iterdir()}

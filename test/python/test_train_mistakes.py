@@ -158,6 +158,21 @@ def test_a_bad_loss_is_skipped_or_stops_with_all_saved(bad_batch, tmp_path):
     assert losses(stopped) == losses(skipped)
 
 
+def test_steps_are_not_skipped_for_ever(bad_batch, tmp_path):
+    graph, words = bad_batch[0], tmp_path / "words.txt"
+    good = bad_batch[2].read_text()[: (BAD_STEP - 1) * 4 * 32]
+    words.write_text(good + "~" * (4 * 32 * 80))
+    more = ["--data", words, "--in-order", "--bad-loss", "skip", "--steps", 70]
+    message = fails([graph, *more, "--parallel", "data=2"], tmp_path / "run")
+    last = BAD_STEP - 1 + 50
+    assert message == (
+        "the last 50 steps were left out, since their loss or gradients were not finite: no batch will help these"
+        f" parameters. They are in {tmp_path}/run/step-{last}; go on from an earlier checkpoint with a smaller learning"
+        " rate or --clip-norm"
+    )
+    assert list(losses(tmp_path / "run")) == list(range(1, last + 1))
+
+
 def test_a_bad_loss_can_be_borne(bad_batch, tmp_path):
     status, _, err = finish([*bad_batch, "--bad-loss", "go-on"], tmp_path / "run")
     assert status == 0, err
