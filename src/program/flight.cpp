@@ -2,11 +2,11 @@
 #include "program/flight.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -35,15 +35,6 @@ constexpr FlightKind kFlightKinds[] = {
           ". It is damaged, or of another version of Weft, and tells nothing"));
 }
 
-std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size()
-             ? std::optional(number)
-             : std::nullopt;
-}
-
 std::vector<int64_t> ranks_of_channel(
     std::string_view text, const Flight& flight, const std::string& path) {
   // "agreement 0,1" or "0,1" or "0>1".
@@ -52,9 +43,9 @@ std::vector<int64_t> ranks_of_channel(
   std::vector<int64_t> ranks;
   for (const std::string& word : split(list, ',')) {
     const size_t dash = word.find('-', 1);
-    const std::optional<int64_t> first = whole_number(word.substr(0, dash));
+    const std::optional<int64_t> first = read_integer(word.substr(0, dash));
     const std::optional<int64_t> last =
-        dash == word.npos ? first : whole_number(word.substr(dash + 1));
+        dash == word.npos ? first : read_integer(word.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first ||
         *last >= flight.ranks ||
         static_cast<int64_t>(ranks.size()) > flight.ranks) {
@@ -83,8 +74,8 @@ FlightName parse_name(
       std::begin(kFlightKinds), std::end(kFlightKinds), [&](FlightKind each) {
         return name(each) == words[0];
       });
-  const std::optional<int64_t> channel = whole_number(words[1]);
-  const std::optional<int64_t> waits_for = whole_number(words[2]);
+  const std::optional<int64_t> channel = read_integer(words[1]);
+  const std::optional<int64_t> waits_for = read_integer(words[2]);
   if (kind == std::end(kFlightKinds) || !channel || *channel < -1 ||
       *channel >= static_cast<int64_t>(flight.channels.size()) || !waits_for ||
       *waits_for < -1 ||
@@ -298,7 +289,7 @@ std::vector<Flight> read_flights(const std::string& folder) {
        each.increment(error)) {
     const std::string name = each->path().filename().string();
     if (name.starts_with("rank-") && name.ends_with(".flight")) {
-      if (const auto rank = whole_number(
+      if (const auto rank = read_integer(
               std::string_view(name).substr(5, name.size() - 12))) {
         ranks.push_back(*rank);
       }
