@@ -22,18 +22,32 @@ Convolution Convolution::backward(const Function& function, const Node& node) {
   return {type_arg(function, node, 1), type_arg(function, node, 2), 4, &node};
 }
 
+namespace {
+
+// Of windows and what lies between them: sums of these are no overflow.
+int64_t bounded(int64_t elements) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  WEFT_CHECK(
+      -kMost < elements && elements < kMost,
+      "a stride, padding or dilation is ",
+      elements);
+  return elements;
+}
+
+}  // namespace
+
 int64_t Convolution::stride(size_t dim) const {
-  const int64_t step = dim_at(*node, stride_position, dim, 1);
+  const int64_t step = bounded(dim_at(*node, stride_position, dim, 1));
   WEFT_CHECK(step > 0, "a stride is ", step);
   return step;
 }
 
 int64_t Convolution::padding(size_t dim) const {
-  return dim_at(*node, stride_position + 1, dim, 0);
+  return bounded(dim_at(*node, stride_position + 1, dim, 0));
 }
 
 int64_t Convolution::dilation(size_t dim) const {
-  return dim_at(*node, stride_position + 2, dim, 1);
+  return bounded(dim_at(*node, stride_position + 2, dim, 1));
 }
 
 bool Convolution::transposed() const {
@@ -41,7 +55,7 @@ bool Convolution::transposed() const {
 }
 
 int64_t Convolution::output_padding(size_t dim) const {
-  return dim_at(*node, stride_position + 4, dim, 0);
+  return bounded(dim_at(*node, stride_position + 4, dim, 0));
 }
 
 int64_t Convolution::groups() const {

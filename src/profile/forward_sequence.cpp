@@ -69,6 +69,11 @@ ForwardSequence forward_sequence(
   for (size_t i = 0; i < function.nodes.size(); ++i) {
     const Node& node = function.nodes[i];
     if (node.phase != Phase::Forward) {
+      // No forward node of a captured step reads it; one of a text may.
+      for (const ValueId result : node.results) {
+        origin[index(result)].value = result;
+        origin[index(result)].base = result;
+      }
       continue;
     }
     if (is_view(node)) {
