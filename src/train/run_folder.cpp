@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <unistd.h>
 
 namespace weft {
 namespace {
@@ -117,7 +116,9 @@ std::optional<RunRecord> read_run_record(const std::string& folder) {
 
 void write_run_record(const std::string& folder, const RunRecord& record) {
   const std::string path = record_path(folder);
-  const std::string aside = cat(path, ".partial-", getpid());
+  // One run works here at a time, so that what one leaves that is killed now is
+  // written over by the next.
+  const std::string aside = cat(path, ".partial");
   OutputFile file(aside);
   file.write(print(record));
   file.sync_and_close();
