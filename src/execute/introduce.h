@@ -21,11 +21,10 @@ bool comes(
     std::chrono::milliseconds limit);
 
 // Tells who this process is, and returns the processes by rank, once all have
-// come. `root` is the store without this world's prefix; `is_store_here`: it ends
-// with this process. Throws UserError that
-// names a rank, the same on every rank, at once when one has ended before it
-// came or while others were waited for, and after timeout_seconds when one has
-// not come.
+// come. `root` is the store without this world's prefix; `is_store_here`: it
+// ends with this process. Throws UserError that names a rank, the same on every
+// rank, at once when one has ended before it came or while others were waited
+// for, and after timeout_seconds when one has not come.
 std::vector<ProcessId> introduce(
     const c10::intrusive_ptr<c10d::Store>& store,
     const c10::intrusive_ptr<c10d::Store>& root,

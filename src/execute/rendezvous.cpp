@@ -99,8 +99,8 @@ std::string ended_key(const std::string& start) {
 }
 
 std::string store_does_not_answer(const Rendezvous& rendezvous) {
-  const std::string who = cat(
-      "the store at ", meeting_place(rendezvous), " does not answer: ");
+  const std::string who =
+      cat("the store at ", meeting_place(rendezvous), " does not answer: ");
   if (!rendezvous.has_agent) {
     return cat(
         who,

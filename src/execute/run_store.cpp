@@ -180,14 +180,12 @@ c10::intrusive_ptr<c10d::Store> RunStore::open_root(
   BoundedStore::Open connect =
       !address_
           ? torchruns_store(rendezvous_)
-          : BoundedStore::Open(
-                [address = *address_,
-                 secret = secret_,
-                 timeout =
-                     std::chrono::seconds(rendezvous_.timeout_seconds)] {
-                  return c10::make_intrusive<SocketStore>(
-                      address, secret, timeout);
-                });
+          : BoundedStore::Open([address = *address_,
+                                secret = secret_,
+                                timeout = std::chrono::seconds(
+                                    rendezvous_.timeout_seconds)] {
+              return c10::make_intrusive<SocketStore>(address, secret, timeout);
+            });
   const auto keeper = std::make_shared<StoreKeeper>(with_keeper());
   return c10::make_intrusive<BoundedStore>(
       [connect = std::move(connect), is_there = is_there_] {

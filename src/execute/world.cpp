@@ -88,8 +88,8 @@ class StoreWorld : public World {
         run_store_(rendezvous),
         root_(run_store_.open_root(first_limit(rendezvous))),
         store_(behind_prefix(rendezvous, root_)),
-        processes_(introduce(
-            store_, root_, rendezvous, run_store_.is_kept_here())),
+        processes_(
+            introduce(store_, root_, rendezvous, run_store_.is_kept_here())),
         watch_(
             run_store_.open(std::chrono::seconds(rendezvous.stall_seconds)),
             run_store_.with_keeper(),
