@@ -9,6 +9,7 @@
 #include "ops/strided.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "ops/call.h"
 #include "ops/families.h"
@@ -72,23 +73,28 @@ int64_t blocks_of(
     int64_t block) {
   int64_t count = 1;
   for (size_t i = outer.size(); i-- > 0;) {
-    if (strides[outer[i]] != count * block) {
+    const auto whole = checked_product({count, sizes[outer[i]]});
+    if (!whole || checked_product({count, block}) != strides[outer[i]]) {
       return 0;
     }
-    count *= sizes[outer[i]];
+    count = *whole;
   }
   return count;
 }
 
-// The last place in a block that the inner dims reach, from where it begins.
-int64_t reach(const MemoryView& view, int64_t block) {
+// Whether the inner dims stay inside of the block that they begin in.
+bool stays_inside(const MemoryView& view, int64_t block) {
   int64_t last = view.offset;
   for (size_t dim = 0; dim < view.sizes.size(); ++dim) {
     if (view.strides[dim] < block) {
-      last += (view.sizes[dim] - 1) * view.strides[dim];
+      const auto far =
+          checked_product({view.sizes[dim] - 1, view.strides[dim]});
+      if (!far || __builtin_add_overflow(last, *far, &last)) {
+        return false;
+      }
     }
   }
-  return last;
+  return last < block;
 }
 
 // Elements of the smallest blocks that the view and its operand share; 0: there
@@ -114,8 +120,9 @@ int64_t block_of(const TensorType& operand, const MemoryView& view) {
         view.strides,
         outer_dims(view.sizes, view.strides, block),
         block);
-    if (count > 0 && count * block == element_count(operand) &&
-        reach(view, block) < block) {
+    if (count > 0 &&
+        checked_product({count, block}) == element_count(operand) &&
+        stays_inside(view, block)) {
       return block;
     }
   }
