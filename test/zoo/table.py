@@ -28,12 +28,6 @@ TITLES = {
     "peft_adapters": "peft",
     "small_packages": "packages of one or a few models",
 }
-# The one cause of a rounding on one rank that was followed to its end, in upernet.
-REASON = (
-    "in upernet the cause is that ATen chooses the kernel of a convolution by strides, those of dims of size 1 "
-    "included, which a graph does not keep; it was not looked for in the others"
-)
-
 HEAD = """# Models that were run
 
 Made by `make zoo`, `.venv/bin/python test/zoo/run.py` and `.venv/bin/python test/zoo/table.py`: {models} models of
@@ -149,7 +143,7 @@ def write(found, page, commit, note=""):
         if kind == "one rank" and entry["outcome"] in ("close", "different")
     )
     if close:
-        out.append(f"Not bit-equal on one rank, and equal up to rounding ({REASON}): {', '.join(close)}.\n")
+        out.append(f"Not bit-equal on one rank, and equal up to rounding: {', '.join(close)}.\n")
     out += [section + "\n" for section in sections]
     out.append("## Refusals\n\nEach says what to do instead. [limits.md](limits.md) has them by subject.\n")
     out += refusals.lines()
