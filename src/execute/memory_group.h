@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory control groups (cgroups, version 1 and 2): whose limit ended a
-// process.
+// Which memory control group's limit ended a process.
 #pragma once
+
+#include "execute/control_groups.h"
 
 #include <cstdint>
 #include <map>
@@ -11,10 +12,7 @@
 namespace weft {
 
 struct MemoryGroup {
-  // "/jobs/run": as the system names it.
-  std::string name;
-  // Where its files are, as far as they can be seen here.
-  std::string folder;
+  ControlGroup group;
   // Of it and of those that it is in, the least; none: no limit.
   std::optional<int64_t> limit_bytes;
   // Processes of it that were killed because memory had run out.

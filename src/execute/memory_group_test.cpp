@@ -63,7 +63,7 @@ TEST(MemoryGroup, AProcessThatItKilledIsExplained) {
   std::optional<MemoryGroup> found;
   for (int i = 0; i < 5000; ++i) {
     found = memory_group_of(child);
-    if (found && found->name.ends_with(name)) {
+    if (found && found->group.name.ends_with(name)) {
       break;
     }
     ::usleep(1000);
