@@ -54,6 +54,8 @@ class PidsGroup:
         procs = str(self.folder / "cgroup.procs")
 
         def enter():
+            # A shell without job control has what it starts in the background ignore it.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             descriptor = os.open(procs, os.O_WRONLY)
             os.write(descriptor, b"0")
             os.close(descriptor)
