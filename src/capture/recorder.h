@@ -242,6 +242,7 @@ class Recorder : public StorageObserver,
   std::string place() const { return place_ ? place_() : ""; }
   bool is_same_value(ValueId one, ValueId other) const;
   bool is_same_arg(const Arg& one, const Arg& other) const;
+  bool follows_from_constants(ValueId value) const;
   bool follows_from_batch(ValueId value) const;
   void guard_elements(ValueId value, const at::Tensor& elements);
 

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
-#include "capture/constant_part.h"
 #include "capture/recorder.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -47,10 +46,7 @@ at::Tensor Recorder::drawn_from(const OpInfo& info, const at::Tensor& tensor) {
     if (const at::Tensor* elements = known(tensor)) {
       return *elements;
     }
-  } else if (known_origin(
-                 now_.function, value_of(tensor), [](const Input& input) {
-                   return input.kind == InputKind::Constant;
-                 })) {
+  } else if (follows_from_constants(value_of(tensor))) {
     return tensor;
   }
   refuse(

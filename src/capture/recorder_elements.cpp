@@ -13,6 +13,16 @@
 
 namespace weft {
 
+bool Recorder::follows_from_constants(ValueId value) const {
+  return known_origin(
+             now_.function,
+             value,
+             [](const Input& input) {
+               return input.kind == InputKind::Constant;
+             })
+      .has_value();
+}
+
 bool Recorder::follows_from_batch(ValueId value) const {
   return known_origin(
              now_.function,

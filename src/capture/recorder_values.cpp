@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "capture/arguments.h"
 #include "capture/call_stack.h"
-#include "capture/constant_part.h"
 #include "capture/recorder.h"
 #include "ops/bounds.h"
 
@@ -102,17 +101,9 @@ void Recorder::emit_guard(
 }
 
 void Recorder::guard_equal(const at::Tensor& one, const at::Tensor& other) {
-  const auto is_constant = [&](const at::Tensor& tensor) {
-    return known_origin(
-               now_.function,
-               value_of(tensor),
-               [](const Input& input) {
-                 return input.kind == InputKind::Constant;
-               })
-        .has_value();
-  };
   if (one.sizes() != other.sizes() ||
-      (is_constant(one) && is_constant(other))) {
+      (follows_from_constants(value_of(one)) &&
+       follows_from_constants(value_of(other)))) {
     // So it is in every step.
     return;
   }

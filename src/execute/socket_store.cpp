@@ -27,6 +27,19 @@ void pause_longer(std::chrono::milliseconds& pause) {
   pause = std::min(2 * pause, kLongestPause);
 }
 
+void expect_in_time(
+    Clock::time_point begin,
+    std::chrono::milliseconds timeout,
+    const std::string& key) {
+  TORCH_CHECK_WITH(
+      DistStoreError,
+      Clock::now() - begin < timeout,
+      "not in the store within ",
+      std::chrono::duration<double>(timeout).count(),
+      " s: ",
+      key);
+}
+
 std::string as_field(const std::vector<uint8_t>& value) {
   return {value.begin(), value.end()};
 }
@@ -167,13 +180,7 @@ StoreMessage SocketStore::ask_until_here(
         answer.fields.size() == question.fields.size()) {
       return answer;
     }
-    TORCH_CHECK_WITH(
-        DistStoreError,
-        Clock::now() - begin < timeout,
-        "not in the store within ",
-        std::chrono::duration<double>(timeout).count(),
-        " s: ",
-        question.fields.front());
+    expect_in_time(begin, timeout, question.fields.front());
     pause_longer(pause);
   }
 }
@@ -221,13 +228,7 @@ void SocketStore::wait(
   const Clock::time_point begin = Clock::now();
   std::chrono::milliseconds pause = kFirstPause;
   while (!check(keys)) {
-    TORCH_CHECK_WITH(
-        DistStoreError,
-        Clock::now() - begin < timeout,
-        "not in the store within ",
-        std::chrono::duration<double>(timeout).count(),
-        " s: ",
-        keys.front());
+    expect_in_time(begin, timeout, keys.front());
     pause_longer(pause);
   }
 }

@@ -21,14 +21,12 @@
 #include <cstdlib>
 #include <limits>
 #include <sstream>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
 void put(const Store& store, const std::string& key, const std::string& text) {

@@ -95,13 +95,13 @@ OpDef with(Special special, OpDef def) {
   return def;
 }
 
-// By a tanh, or by erf.
 // For kernels that go by the second operand where the two lie differently.
 OpDef by_second(OpDef def) {
   def.types = iterated_from_last();
   return def;
 }
 
+// By a tanh, or by erf.
 OpDef with_gelu(OpDef def) {
   def.special_of = [](const Node& node) {
     const Arg* approximate = find_option(node, "approximate");
