@@ -65,8 +65,9 @@ bool Recorder::call_with_script_numbers(
     const OpInfo& info,
     const c10::OperatorHandle& op,
     torch::jit::Stack* stack) {
-  if (phase_ == Phase::Init) {
-    // What builds the model runs once.
+  // Whatever takes a generator is marked as random. What builds the model runs
+  // once.
+  if (!info.random || phase_ == Phase::Init) {
     return false;
   }
   const Arguments arguments = arguments_of(op, *stack);
